@@ -1,0 +1,14 @@
+# Debian's libraries, each behind one target name.
+
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(Boost 1.81 REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(OpenSSL REQUIRED)
+foreach(lib libnghttp2 simdjson fmt spdlog libxxhash libzmq oniguruma)
+  string(REGEX REPLACE "^lib" "" short ${lib})
+  pkg_check_modules(${short} REQUIRED IMPORTED_TARGET ${lib})
+endforeach()
+if(FAIRLEAD_MIMALLOC)
+  find_package(mimalloc 2 REQUIRED)
+endif()
