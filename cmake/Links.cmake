@@ -1,0 +1,10 @@
+# Programs of one source file name the libraries they link in a first line `// links: fl_a fl_b`.
+function(fairlead_links_of source result)
+  file(STRINGS ${source} first LIMIT_COUNT 1)
+  if(NOT first MATCHES "^// links: ([A-Za-z0-9_:. -]+)$")
+    message(FATAL_ERROR "${source}: the first line must be `// links: fl_FOLDER ...`")
+  endif()
+  string(REGEX MATCHALL "[^ ]+" links "${CMAKE_MATCH_1}")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+  set(${result} ${links} PARENT_SCOPE)
+endfunction()
