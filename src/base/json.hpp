@@ -59,10 +59,12 @@ struct BigInt {
 /// The request path proper parses in place and never builds one for the whole body.
 class Value {
  public:
+  /// What a document is one of; monostate is null.
   using Storage =
       std::variant<std::monostate, bool, std::int64_t, double, BigInt, std::string, Array, Object>;
 
   Value() = default;
+  /// A document of the argument's kind, so that literals convert.
   Value(bool value) : storage_(value) {}
   Value(std::int64_t value) : storage_(value) {}
   Value(int value) : storage_(std::int64_t{value}) {}

@@ -14,7 +14,14 @@
 namespace fairlead::log {
 
 /// Severity, lowest first.
-enum class Level : std::uint8_t { Trace, Debug, Info, Warn, Error, Off };
+enum class Level : std::uint8_t {
+  Trace,  ///< Per message or frame.
+  Debug,  ///< Per request.
+  Info,   ///< Per change of state.
+  Warn,   ///< Something degraded; serving goes on.
+  Error,  ///< Something failed that an operator must look at.
+  Off,    ///< Nothing is written.
+};
 
 namespace detail {
 extern std::atomic<Level> level;
