@@ -1,0 +1,152 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "engine/request.hpp"
+#include "net/reactor.hpp"
+#include "net/socket.hpp"
+#include "net/task.hpp"
+
+namespace fairlead::engine {
+
+/// A candidate token at one position.
+struct Candidate {
+  TokenId id = 0;          ///< Token.
+  float logprob = 0;       ///< Natural logarithm.
+  std::uint32_t rank = 0;  ///< 1 = most likely; 0 = none given.
+};
+
+/// Log-probabilities of one token.
+struct TokenLogprob {
+  float logprob = 0;                  ///< Of the token itself.
+  std::uint32_t rank = 0;             ///< 1 = most likely; 0 = none given.
+  std::vector<Candidate> candidates;  ///< In the engine's order; may repeat the token itself.
+};
+
+/// Why a generation ended.
+enum class FinishReason : std::uint8_t {
+  Stop,     ///< EOS, or a stop token.
+  Length,   ///< max_tokens or the context.
+  Aborted,  ///< Aborted on the engine.
+};
+
+/// The terminal facts of a generation.
+struct Finish {
+  FinishReason reason = FinishReason::Stop;           ///< Why.
+  std::optional<TokenId> stop_token_id;               ///< A requested stop token matched.
+  std::optional<TokenId> eos_token_id;                ///< The primary EOS matched.
+  std::uint32_t output_tokens = 0;                    ///< Total, equal to the tokens delivered.
+  std::optional<std::uint32_t> cached_prompt_tokens;  ///< Prompt tokens served from the cache.
+  json::Value kv_transfer_params;                     ///< Hand-off of a prefill; null when none.
+  json::Value ec_transfer_params;                     ///< Null when none.
+};
+
+/// Facts about the prompt, before the first token.
+struct PromptInfo {
+  std::uint32_t prompt_tokens = 0;         ///< As counted by the engine.
+  std::span<const TokenLogprob> logprobs;  ///< Per prompt token when asked for; else empty.
+};
+
+/// Tokens of one engine message. Spans are valid during the call only.
+struct TokenChunk {
+  std::span<const TokenId> ids;            ///< New tokens; may be empty on the last chunk.
+  std::span<const TokenLogprob> logprobs;  ///< One per id when asked for; else empty.
+  const Finish* finish = nullptr;          ///< Set on the last chunk.
+};
+
+/// Receives one generation's messages, inline, in the request's reactor. Must not destroy the
+/// stream from inside a callback. After a chunk with `finish`, or after `on_error`, nothing
+/// follows.
+class TokenSink {
+ public:
+  virtual ~TokenSink() = default;
+  /// At most once, before the first chunk.
+  virtual void on_prompt(const PromptInfo& info) { static_cast<void>(info); }
+  /// New tokens.
+  virtual void on_tokens(const TokenChunk& chunk) = 0;
+  /// The generation failed.
+  virtual void on_error(Error error) = 0;
+};
+
+/// One running generation. Destroying an unfinished one aborts it on the engine, without blocking.
+class EngineStream {
+ public:
+  virtual ~EngineStream() = default;
+  /// Stops reading this generation until `resume`; the engine's neighbours are not affected.
+  virtual void pause() = 0;
+  /// Goes on reading.
+  virtual void resume() = 0;
+};
+
+/// Where an engine publishes KV-cache events of one data-parallel rank.
+struct KvEventSource {
+  std::string endpoint;                  ///< ZMQ PUB, wildcard host already replaced.
+  std::string replay_endpoint;           ///< ZMQ ROUTER; empty = no replay.
+  std::string topic;                     ///< Subscription prefix; may be empty.
+  std::uint32_t data_parallel_rank = 0;  ///< Which rank.
+  std::uint32_t buffer_steps = 0;        ///< Batches kept for replay; 0 = unknown.
+};
+
+/// What a probe learns about an engine. Zero means unknown where a count cannot be zero.
+struct EngineInfo {
+  std::string model_id;                    ///< Path or hub id.
+  std::string served_model_name;           ///< Public name.
+  std::vector<std::string> aliases;        ///< Further public names.
+  std::string engine_version;              ///< For logs.
+  std::string proto_version;               ///< Wire schema version; empty on older servers.
+  std::string dialect;                     ///< Wire generation spoken, for logs.
+  std::string instance_id;                 ///< Identifies one life of the engine process.
+  std::uint32_t max_model_len = 0;         ///< Context length in tokens.
+  std::uint32_t kv_block_size = 0;         ///< Tokens per KV block, as events and routing see it.
+  std::uint64_t total_kv_blocks = 0;       ///< Per rank.
+  std::uint64_t max_running_requests = 0;  ///< Per engine.
+  std::uint64_t max_batched_tokens = 0;    ///< Per step.
+  std::uint32_t data_parallel_start = 0;   ///< First local rank.
+  std::uint32_t data_parallel_size = 1;    ///< Local ranks.
+  bool supports_lora = false;              ///< LoRA usable.
+  bool supports_multimodal = false;        ///< Media usable.
+  std::string tool_call_parser;            ///< As the engine names it; reported, never adopted.
+  std::string reasoning_parser;            ///< Likewise.
+  std::vector<KvEventSource> kv_event_sources;  ///< One per rank, or empty.
+};
+
+/// One engine's wire, in one reactor.
+class EngineClient {
+ public:
+  virtual ~EngineClient() = default;
+  /// Asks the engine what it is. Errors: unreachable, not serving, protocol.
+  virtual net::Task<Result<EngineInfo>> probe(net::TimePoint deadline) = 0;
+  /// Cheap liveness check: success while the engine says it is serving.
+  virtual net::Task<Result<>> check_health(net::TimePoint deadline) = 0;
+  /// Starts a generation. Events come in later turns. Requests the wire cannot express are refused
+  /// with UnsupportedField before anything is sent. The sink must outlive the stream.
+  virtual Result<std::unique_ptr<EngineStream>> open(const GenerateRequest& request,
+                                                     TokenSink& sink) = 0;
+  /// Replaces the addresses used by later connections.
+  virtual void set_addresses(std::vector<net::Address> addresses) = 0;
+};
+
+/// The engine families.
+enum class Backend : std::uint8_t { Vllm };
+
+/// Where an engine is and what is already known about it.
+struct ClientOptions {
+  Backend backend = Backend::Vllm;      ///< Which wire.
+  std::string authority;                ///< `HOST:PORT` as sent to the server.
+  std::vector<net::Address> addresses;  ///< Resolved addresses.
+  std::string dialect;                  ///< From a former probe; empty = find out.
+  std::string model;                    ///< Served name sent in requests; empty = the primary.
+};
+
+/// Makes a client in the current reactor; `dialer` must outlive it.
+std::unique_ptr<EngineClient> make_client(net::Dialer& dialer, ClientOptions options);
+
+}  // namespace fairlead::engine

@@ -1,0 +1,177 @@
+#pragma once
+
+#include <cstdint>
+#include <expected>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "net/http.hpp"
+#include "net/reactor.hpp"
+#include "net/socket.hpp"
+#include "net/task.hpp"
+
+namespace fairlead::net::grpc {
+
+/// Canonical status codes.
+enum class StatusCode : std::uint8_t {
+  Ok = 0,                  ///< Success.
+  Cancelled = 1,           ///< Cancelled, usually by the caller.
+  Unknown = 2,             ///< Unknown error.
+  InvalidArgument = 3,     ///< The request is wrong.
+  DeadlineExceeded = 4,    ///< Too late.
+  NotFound = 5,            ///< No such entity.
+  AlreadyExists = 6,       ///< Entity exists.
+  PermissionDenied = 7,    ///< Not allowed.
+  ResourceExhausted = 8,   ///< Out of quota or capacity.
+  FailedPrecondition = 9,  ///< Wrong state.
+  Aborted = 10,            ///< Concurrency trouble.
+  OutOfRange = 11,         ///< Past the valid range.
+  Unimplemented = 12,      ///< No such method.
+  Internal = 13,           ///< Broken invariant.
+  Unavailable = 14,        ///< Try again.
+  DataLoss = 15,           ///< Data lost.
+  Unauthenticated = 16,    ///< No valid credentials.
+};
+
+/// `UNAVAILABLE` and kin.
+std::string_view status_name(StatusCode code);
+
+/// How a call ended.
+struct Status {
+  /// Where the status was made.
+  enum class Origin : std::uint8_t {
+    Server,      ///< The server sent it.
+    Connect,     ///< No connection could be made; the server saw nothing.
+    Connection,  ///< The connection or stream broke (RST, GOAWAY, socket error) after the call
+                 ///< began.
+    Client,      ///< Made here: deadline, malformed or oversized message.
+  };
+  StatusCode code = StatusCode::Ok;  ///< The code.
+  std::string message;               ///< Decoded from percent-encoding.
+  Origin origin = Origin::Server;    ///< Who says so.
+
+  /// True for success.
+  bool ok() const { return code == StatusCode::Ok; }
+};
+
+/// Names are lower-case; values of names ending in `-bin` are raw bytes (base64 on the wire).
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+
+/// Receives a call's events, inline, in the channel's reactor. Must not destroy the call from
+/// inside a callback.
+class CallObserver {
+ public:
+  virtual ~CallObserver() = default;
+  /// One message; the bytes are valid during the call only.
+  virtual void on_message(std::string_view message) = 0;
+  /// The end, exactly once, after the last message. Never called when the call was destroyed first.
+  virtual void on_end(const Status& status) = 0;
+};
+
+/// A running call. Destroying it before its end resets the stream (CANCEL).
+class Call {
+ public:
+  virtual ~Call() = default;
+  /// The stream's flow-control window is not returned until `resume`: the server stops sending
+  /// once it is used up, while other calls on the connection go on.
+  virtual void pause() = 0;
+  /// Returns what was held back.
+  virtual void resume() = 0;
+};
+
+/// How a channel connects.
+struct ChannelOptions {
+  std::size_t max_message_bytes =
+      64 * 1024 * 1024;  ///< Either direction; RESOURCE_EXHAUSTED above.
+  Duration connect_timeout = std::chrono::seconds(5);     ///< One attempt.
+  Duration min_backoff = std::chrono::milliseconds(100);  ///< First pause after a failed attempt.
+  Duration max_backoff = std::chrono::seconds(5);         ///< Longest pause; jittered by a fifth.
+  Duration ping_interval = std::chrono::seconds(20);      ///< Keep-alive while calls run.
+  Duration ping_timeout = std::chrono::seconds(10);       ///< No answer: the connection is dead.
+  std::uint32_t stream_window_bytes = 256 * 1024;         ///< Receive window of one call.
+  std::size_t max_connections = 16;                       ///< Opened at the peer's stream limit.
+};
+
+/// Calls to one server from one reactor: a lazily connected pool of HTTP/2 connections, another one
+/// whenever the peer's concurrent-stream limit is reached. During back-off calls fail at once with
+/// UNAVAILABLE (origin Connect). Destroying the channel ends its calls without `on_end`.
+class Channel {
+ public:
+  /// `authority` is sent as `:authority`; `dialer` must outlive the channel.
+  Channel(Dialer& dialer, std::string authority, std::vector<Address> addresses,
+          ChannelOptions options = {});
+  ~Channel();
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  /// Starts a call with one request message: `path` is `/package.Service/Method`. The observer must
+  /// outlive the call. The call's events begin in a later turn, never inside `start`.
+  std::unique_ptr<Call> start(std::string_view path, const Metadata& metadata,
+                              std::string_view request, CallObserver& observer,
+                              std::optional<TimePoint> deadline = std::nullopt);
+  /// A call with exactly one answer.
+  Task<std::expected<std::string, Status>> unary(std::string_view path, const Metadata& metadata,
+                                                 std::string request, TimePoint deadline);
+  /// Replaces the addresses used by later connection attempts.
+  void set_addresses(std::vector<Address> addresses);
+  /// Open connections.
+  std::size_t connections() const;
+  /// Running calls.
+  std::size_t calls() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// One call at the server. Lives as long as its handler's task; when the client cancels, the task
+/// is destroyed.
+class ServerCall {
+ public:
+  /// `exchange` must be a gRPC request over HTTP/2.
+  explicit ServerCall(http::Exchange& exchange) : exchange_(exchange) {}
+
+  /// The request message.
+  std::string_view request() const { return request_; }
+  /// The value of a metadata key (lower-case), if any.
+  std::optional<std::string_view> metadata(std::string_view name) const {
+    return exchange_.request().headers.find(name);
+  }
+  /// Appends one message; it leaves at the end of the turn.
+  void write(std::string_view message);
+  /// Ends the call.
+  void finish(const Status& status, const Metadata& trailers = {});
+  /// True after `finish`.
+  bool finished() const { return finished_; }
+  /// The exchange below, for back-pressure.
+  http::Exchange& exchange() { return exchange_; }
+
+ private:
+  friend class Service;
+  http::Exchange& exchange_;
+  std::string_view request_;
+  bool finished_ = false;
+};
+
+/// Methods by path; becomes the handler of an http::Server. Unknown methods are UNIMPLEMENTED;
+/// malformed requests are refused as gRPC says; the client's `grpc-timeout` ends the call with
+/// DEADLINE_EXCEEDED. A handler that returns without `finish` ends its call with OK.
+class Service {
+ public:
+  using Method = std::function<Task<>(ServerCall&)>;
+  /// Adds a method: `path` is `/package.Service/Method`.
+  void add(std::string path, Method method);
+  /// The handler; the service must outlive the server.
+  http::Handler handler();
+
+ private:
+  Task<> serve(http::Exchange& exchange);
+  std::vector<std::pair<std::string, Method>> methods_;
+};
+
+}  // namespace fairlead::net::grpc

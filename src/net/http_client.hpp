@@ -1,0 +1,86 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "net/http.hpp"
+#include "net/reactor.hpp"
+#include "net/socket.hpp"
+#include "net/task.hpp"
+
+namespace fairlead::net::http {
+
+/// A request to send.
+struct ClientRequest {
+  std::string method = "GET";  ///< Upper-case.
+  std::string target = "/";    ///< Path and query, already percent-encoded.
+  HeaderList headers;          ///< Extra fields; Host and Content-Length are added.
+  std::string body;            ///< Empty for none.
+};
+
+/// A response; `body` is empty when it was streamed.
+struct ClientResponse {
+  int status = 0;      ///< HTTP status.
+  HeaderList headers;  ///< Lower-case names.
+  std::string body;    ///< Whole body.
+};
+
+/// Bounds of a client.
+struct ClientLimits {
+  std::size_t header_bytes = 64 * 1024;       ///< Response head.
+  std::size_t body_bytes = 64 * 1024 * 1024;  ///< Collected body, or one SSE event.
+  std::size_t idle_connections = 32;          ///< Kept open per client.
+  Duration idle_timeout =
+      std::chrono::seconds(30);  ///< A connection idle for longer is not reused.
+};
+
+/// HTTP/1.1 client of one server in one reactor, with a pool of idle connections. A request on a
+/// reused connection that breaks before any byte of the answer is sent again once on a new one.
+class Client {
+ public:
+  /// `host` fills the Host field; `addresses` are tried in order.
+  Client(Dialer& dialer, std::string host, std::vector<Address> addresses,
+         ClientLimits limits = {});
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  /// Sends a request and collects the answer. Failures are transport errors only; any status is a
+  /// response. Destroying the task closes the connection.
+  Task<Result<ClientResponse>> send(ClientRequest request, TimePoint deadline);
+  /// Sends a request and hands the body on as it arrives; `on_body` is called in the reactor. A
+  /// response with status >= 400 is collected into `body` instead.
+  Task<Result<ClientResponse>> stream(ClientRequest request, TimePoint deadline,
+                                      std::function<void(std::string_view)> on_body);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Incremental reader of server-sent events (WHATWG): any chunking, LF, CR or CRLF, comments
+/// skipped. `on_event(event, data)` is called per event; `event` is `message` when not named.
+class SseReader {
+ public:
+  /// Events above `max_event_bytes` are an error.
+  explicit SseReader(std::size_t max_event_bytes = 64 * 1024 * 1024);
+  /// Feeds bytes; false when the bound was exceeded.
+  bool feed(std::string_view bytes,
+            const std::function<void(std::string_view event, std::string_view data)>& on_event);
+
+ private:
+  void line(std::string_view text,
+            const std::function<void(std::string_view event, std::string_view data)>& on_event);
+
+  std::size_t max_event_bytes_;
+  std::string buffer_;
+  std::string event_;
+  std::string data_;
+  bool has_data_ = false;
+  bool skip_lf_ = false;
+};
+
+}  // namespace fairlead::net::http
