@@ -22,9 +22,9 @@ constexpr std::size_t kRingLines = 8192;
 constexpr std::size_t kMaxLineBytes = 16 * 1024;
 
 spdlog::level::level_enum to_spdlog(Level level) {
-  constexpr std::array map{spdlog::level::trace, spdlog::level::debug, spdlog::level::info,
-                           spdlog::level::warn,  spdlog::level::err,   spdlog::level::off};
-  return map[static_cast<std::size_t>(level)];
+  constexpr std::array kMap{spdlog::level::trace, spdlog::level::debug, spdlog::level::info,
+                            spdlog::level::warn,  spdlog::level::err,   spdlog::level::off};
+  return kMap[static_cast<std::size_t>(level)];
 }
 
 // One line of a log must stay one line, whatever bytes a client managed to put into it.
@@ -145,9 +145,10 @@ void stop() {
 }
 
 bool parse_level(std::string_view text, Level& out) {
-  constexpr std::array<std::string_view, 6> names{"trace", "debug", "info", "warn", "error", "off"};
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (names[i] == text) {
+  constexpr std::array<std::string_view, 6> kNames{"trace", "debug", "info",
+                                                   "warn",  "error", "off"};
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    if (kNames[i] == text) {
       out = static_cast<Level>(i);
       return true;
     }
