@@ -1,0 +1,82 @@
+#include "fleet/fleet.hpp"
+
+#include <algorithm>
+
+namespace fairlead::fleet {
+
+std::string_view role_name(Role role) {
+  switch (role) {
+    case Role::Aggregated: return "Aggregated";
+    case Role::Prefill: return "Prefill";
+    case Role::Decode: return "Decode";
+  }
+  return "Aggregated";
+}
+
+engine::ClientOptions Worker::client_options() const {
+  engine::ClientOptions options;
+  options.backend = backend;
+  options.authority = endpoint.authority;
+  options.addresses = addresses;
+  options.dialect = info.dialect;
+  return options;
+}
+
+const Worker* WorkerSet::in_slot(std::size_t slot) const {
+  const auto found = std::ranges::lower_bound(
+      workers, slot, {}, [](const std::shared_ptr<const Worker>& worker) { return worker->slot; });
+  return found != workers.end() && (*found)->slot == slot ? found->get() : nullptr;
+}
+
+std::size_t WorkerSet::healthy() const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      workers, [](const std::shared_ptr<const Worker>& worker) { return worker->healthy; }));
+}
+
+const WorkerSet* Model::set(Role role) const {
+  for (const std::shared_ptr<const WorkerSet>& set : worker_sets) {
+    if (set->role == role) {
+      return set.get();
+    }
+  }
+  return nullptr;
+}
+
+const WorkerSet* Model::serving_set() const {
+  const WorkerSet* decode = set(Role::Decode);
+  return decode ? decode : set(Role::Aggregated);
+}
+
+bool Model::ready() const {
+  const WorkerSet* serving = serving_set();
+  return serving && serving->healthy() > 0;
+}
+
+std::shared_ptr<const Model> Fleet::find(std::string_view name) const {
+  for (const std::shared_ptr<const Model>& model : models) {
+    if (model->name == name) {
+      return model;
+    }
+  }
+  for (const std::shared_ptr<const Model>& model : models) {
+    if (std::ranges::find(model->aliases, name) != model->aliases.end()) {
+      return model;
+    }
+  }
+  return nullptr;
+}
+
+std::shared_ptr<const Worker> Fleet::worker(WorkerId id) const {
+  for (const std::shared_ptr<const Model>& model : models) {
+    for (const std::shared_ptr<const WorkerSet>& set : model->worker_sets) {
+      for (const std::shared_ptr<const Worker>& candidate : set->workers) {
+        if (candidate->id == id) {
+          return candidate;
+        }
+      }
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace fairlead::fleet

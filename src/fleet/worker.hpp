@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/client.hpp"
+#include "fleet/endpoint.hpp"
+#include "net/socket.hpp"
+
+namespace fairlead::fleet {
+
+/// What a worker does in its model's fleet.
+enum class Role : std::uint8_t {
+  Aggregated,  ///< Prefill and decode.
+  Prefill,     ///< Prompts only; hands its KV cache on.
+  Decode,      ///< Goes on from a prefill worker's KV cache.
+};
+
+/// `Aggregated`, `Prefill` or `Decode`.
+std::string_view role_name(Role role);
+
+/// One engine as routing and dispatch see it. Immutable: a change makes a new object in a new
+/// snapshot.
+struct Worker {
+  WorkerId id = 0;                                  ///< From the endpoint only.
+  Endpoint endpoint;                                ///< Where it listens.
+  engine::Backend backend = engine::Backend::Vllm;  ///< Which wire.
+  Role role = Role::Aggregated;                     ///< In this fleet.
+  std::size_t slot = 0;                             ///< Place in its worker set, fixed for life.
+  engine::EngineInfo info;                          ///< From the last probe, ZMQ hosts replaced.
+  std::vector<net::Address> addresses;              ///< Resolved; what reactors dial.
+  std::uint64_t incarnation = 0;                    ///< Grows whenever the worker leaves routing
+                                                    ///< or its engine process changes.
+  bool healthy = false;                             ///< May be given requests.
+
+  /// What a reactor needs to make its own client of this worker.
+  engine::ClientOptions client_options() const;
+};
+
+/// The interchangeable workers of one model and role.
+struct WorkerSet {
+  std::uint64_t id = 0;          ///< The same through all snapshots; key of load tables.
+  Role role = Role::Aggregated;  ///< Of every worker in it.
+  std::size_t slot_count = 0;    ///< Every worker's slot is below it; fixed for life.
+  /// Every worker that was probed once, by ascending slot. Unhealthy ones stay listed, so that what
+  /// is kept by slot stays valid.
+  std::vector<std::shared_ptr<const Worker>> workers;
+
+  /// The worker in a slot, or null.
+  const Worker* in_slot(std::size_t slot) const;
+  /// Number of healthy workers.
+  std::size_t healthy() const;
+};
+
+}  // namespace fairlead::fleet
