@@ -1,0 +1,167 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+
+// Metrics without shared writers: every reactor writes its own shard with relaxed atomics, a scrape
+// adds the shards up. Names and labels follow the Prometheus conventions of the frontend's docs.
+
+namespace fairlead::observe {
+
+/// API endpoints, the closed set of the label `endpoint`.
+enum class Endpoint : std::uint8_t { Completions, ChatCompletions, kCount };
+/// The label `request_type`.
+enum class RequestType : std::uint8_t { Unary, Stream, kCount };
+
+/// Label value of an endpoint.
+std::string_view label(Endpoint endpoint);
+/// Label value of a request type.
+std::string_view label(RequestType type);
+
+/// A number with one writer and any readers.
+class Cell {
+ public:
+  /// Adds; the writer's thread only.
+  void add(std::int64_t amount) {
+    value_.store(value_.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+  }
+  /// Reads; any thread.
+  std::int64_t get() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::int64_t> value_{0};
+};
+
+/// Histogram of one shard over fixed upper bounds.
+class Histogram {
+ public:
+  /// `bounds` ascend and outlive the histogram; an implicit last bucket takes the rest.
+  explicit Histogram(std::span<const double> bounds);
+  /// Counts `value` `times` times; the writer's thread only.
+  void observe(double value, std::int64_t times = 1);
+  /// Upper bounds.
+  std::span<const double> bounds() const { return bounds_; }
+  /// Observations in bucket `i` alone (not cumulative); `i` may be `bounds().size()`.
+  std::int64_t count(std::size_t i) const { return counts_[i].get(); }
+  /// Sum of all values.
+  double sum() const { return sum_.load(std::memory_order_relaxed); }
+
+ private:
+  std::span<const double> bounds_;
+  std::unique_ptr<Cell[]> counts_;
+  std::atomic<double> sum_{0};
+};
+
+/// Everything one reactor counts about one model.
+struct ModelShard {
+  ModelShard();
+  static constexpr std::size_t kEndpoints = static_cast<std::size_t>(Endpoint::kCount);  ///< Rows.
+  static constexpr std::size_t kTypes =
+      static_cast<std::size_t>(RequestType::kCount);  ///< Columns.
+  /// Results: 0 is success, the others are 1 + ErrorCode.
+  static constexpr std::size_t kResults = 1 + static_cast<std::size_t>(kErrorCodeCount);
+  template <class T>
+  using PerEndpoint = std::array<std::array<T, kTypes>, kEndpoints>;  ///< By endpoint and type.
+
+  PerEndpoint<Cell> started;                        ///< requests_started_total.
+  PerEndpoint<std::array<Cell, kResults>> results;  ///< requests_total.
+  PerEndpoint<Cell> cancelled;                      ///< model_cancellation_total.
+  std::array<Cell, kEndpoints> rejected;            ///< model_rejection_total.
+  Cell inflight;                                    ///< inflight_requests, active_requests.
+  Cell queued;                                      ///< queued_requests: no token yet.
+  Cell output_tokens;                               ///< output_tokens_total.
+  Histogram duration;                               ///< request_duration_seconds.
+  Histogram input_length;                           ///< input_sequence_tokens.
+  Histogram output_length;                          ///< output_sequence_tokens.
+  Histogram cached_length;                          ///< cached_tokens.
+  Histogram ttft;                                   ///< time_to_first_token_seconds.
+  Histogram inter_token;                            ///< inter_token_latency_seconds.
+};
+
+/// Appends the text format: `family` once per metric, then its samples.
+class TextWriter {
+ public:
+  /// Appends to `out`; every family name gets `prefix` and an underscore in front.
+  TextWriter(std::string& out, std::string prefix) : out_(out), prefix_(std::move(prefix)) {}
+  /// Starts a family: `type` is counter, gauge or histogram.
+  void family(std::string_view name, std::string_view type, std::string_view help);
+  /// One sample of the current family; `labels` like `model="x"`, already escaped; may be empty.
+  void sample(std::string_view labels, double value, std::string_view suffix = {});
+  /// Escapes a label value.
+  static std::string escape(std::string_view value);
+
+ private:
+  std::string& out_;
+  std::string prefix_;
+  std::string name_;
+};
+
+/// All metrics of the process. Thread-safe unless said otherwise.
+class Registry {
+ public:
+  /// `prefix` is sanitised to the legal characters; `shards` is the number of reactors.
+  Registry(std::string prefix, std::size_t shards);
+
+  /// The shard of a model for one reactor, made on first use. Callers use only names of served
+  /// models (plus `kUnknownModel`), so clients cannot create series. The reference stays valid.
+  ModelShard& shard(std::string_view model, std::size_t reactor);
+  /// Label of requests whose model does not exist.
+  static constexpr std::string_view kUnknownModel = "unknown";
+
+  /// Adds a source of further families, called at each scrape in the scraping thread.
+  void add_collector(std::function<void(TextWriter&)> collector);
+  /// The text format, version 0.0.4.
+  std::string render() const;
+
+ private:
+  using Shards = std::vector<std::unique_ptr<ModelShard>>;
+
+  std::string prefix_;
+  std::size_t shard_count_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Shards, std::less<>> models_;         // guarded by mutex_
+  std::vector<std::function<void(TextWriter&)>> collectors_;  // guarded by mutex_
+};
+
+/// One request's life in the metrics of its reactor: started and in flight from construction to
+/// destruction. Without `finish` it counts as cancelled by the client.
+class RequestScope {
+ public:
+  /// `now` in seconds of any monotonic clock; later calls use the same clock.
+  RequestScope(ModelShard& shard, Endpoint endpoint, RequestType type, double now);
+  RequestScope(const RequestScope&) = delete;
+  RequestScope& operator=(const RequestScope&) = delete;
+  ~RequestScope();
+
+  /// Prompt length, once known.
+  void prompt(std::size_t tokens, std::size_t cached);
+  /// New tokens were received from the engine.
+  void tokens(std::size_t count, double now);
+  /// The request ended: success, or the error.
+  void finish(const Error* error, double now);
+  /// Time of construction.
+  double started_at() const { return started_; }
+
+ private:
+  ModelShard& shard_;
+  std::size_t endpoint_;
+  std::size_t type_;
+  double started_;
+  double last_token_ = 0;
+  std::size_t output_ = 0;
+  bool finished_ = false;
+  bool queued_ = true;
+};
+
+}  // namespace fairlead::observe

@@ -1,0 +1,56 @@
+#include "observe/metrics.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fairlead::observe {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(Metrics, ShardsAreAddedUp) {
+  Registry registry("fairlead_frontend", 2);
+  for (std::size_t reactor = 0; reactor < 2; ++reactor) {
+    RequestScope scope(registry.shard("m", reactor), Endpoint::ChatCompletions, RequestType::Stream,
+                       10.0);
+    scope.prompt(100, 40);
+    scope.tokens(1, 10.5);
+    scope.tokens(4, 10.6);
+    scope.finish(nullptr, 13.0);
+  }
+  const std::string text = registry.render();
+  EXPECT_THAT(text, HasSubstr("fairlead_frontend_requests_total{model=\"m\",endpoint=\"chat_"
+                              "completions\",request_type=\"stream\",status=\"success\",error_type="
+                              "\"\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("fairlead_frontend_output_tokens_total{model=\"m\"} 10\n"));
+  EXPECT_THAT(text, HasSubstr("inflight_requests{model=\"m\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("queued_requests{model=\"m\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("inter_token_latency_seconds_count{model=\"m\"} 8\n"));
+  EXPECT_THAT(text, HasSubstr("time_to_first_token_seconds_bucket{model=\"m\",le=\"0.47\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("time_to_first_token_seconds_bucket{model=\"m\",le=\"1\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("request_duration_seconds_sum{model=\"m\"} 6\n"));
+}
+
+TEST(Metrics, ARequestThatIsJustDroppedCountsAsCancelled) {
+  Registry registry("p", 1);
+  {
+    RequestScope scope(registry.shard("m", 0), Endpoint::Completions, RequestType::Unary, 1.0);
+  }
+  const std::string text = registry.render();
+  EXPECT_THAT(text, HasSubstr("status=\"error\",error_type=\"cancelled\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("p_model_cancellation_total{model=\"m\",endpoint=\"completions\","
+                              "request_type=\"unary\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("p_queued_requests{model=\"m\"} 0\n"));
+}
+
+TEST(Metrics, NamesAndLabelsAreMadeLegal) {
+  Registry registry("9 my-prefix", 1);
+  registry.shard("a\"b\\c\nd", 0).inflight.add(1);
+  const std::string text = registry.render();
+  EXPECT_THAT(text, HasSubstr("__my_prefix_inflight_requests{model=\"a\\\"b\\\\c\\nd\"} 1\n"));
+  EXPECT_THAT(text, Not(HasSubstr("9 my")));
+}
+
+}  // namespace
+}  // namespace fairlead::observe
