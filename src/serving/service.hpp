@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "base/intrusive_list.hpp"
+#include "chat/model_files.hpp"
+#include "engine/client.hpp"
+#include "fleet/fleet.hpp"
+#include "net/reactor.hpp"
+#include "net/socket.hpp"
+#include "observe/metrics.hpp"
+#include "routing/router.hpp"
+#include "serving/cpu_pool.hpp"
+
+namespace fairlead::serving {
+
+/// What the server knows about a model's text side: tokenizer, template, ends, defaults.
+using ModelContext = chat::ModelAssets;
+
+/// Something that wants a call about once a second; leaves the list when destroyed.
+class Sweep : public ListNode<Sweep> {
+ public:
+  /// `callback` runs in the reactor's turn.
+  explicit Sweep(std::function<void(net::TimePoint)> callback) : callback_(std::move(callback)) {}
+  /// One tick.
+  void tick(net::TimePoint now) { callback_(now); }
+
+ private:
+  std::function<void(net::TimePoint)> callback_;
+};
+
+/// Bounds and switches of the pipeline.
+struct ServiceOptions {
+  std::size_t inline_prompt_bytes = 16 * 1024;  ///< Larger requests are prepared on the CPU pool.
+  net::Duration stream_timeout{0};              ///< No engine message for so long: fails; 0 = off.
+  std::uint32_t max_attempts = 3;               ///< Workers tried per choice before any output.
+};
+
+/// What one reactor needs to serve: the current fleet, the engines' clients, the shared router and
+/// pools. Belongs to that reactor; only the constructor's references are shared.
+class Service {
+ public:
+  /// Told about failures that take a worker out of routing; called in the reactor.
+  using ReportFailure = std::function<void(std::uint64_t worker_id, std::uint64_t incarnation)>;
+
+  /// Everything referenced outlives the service.
+  Service(net::Reactor& reactor, net::Dialer& dialer, routing::Router& router, CpuPool& pool,
+          observe::Registry& registry, ServiceOptions options, ReportFailure report_failure);
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  /// Takes a new snapshot; clients of workers that left are destroyed once their last generation
+  /// has ended.
+  void set_fleet(std::shared_ptr<const fleet::Fleet> fleet);
+  /// The current snapshot; never null.
+  const std::shared_ptr<const fleet::Fleet>& fleet() const { return fleet_; }
+  /// Sets the assets used for a model; `name` is the public model name, or empty for all models.
+  void set_assets(std::string name, std::shared_ptr<const ModelContext> assets);
+  /// The assets of a model; null when none are loaded.
+  std::shared_ptr<const ModelContext> assets(std::string_view model) const;
+
+  /// The client of a worker's engine, made on first use. Shared with running generations.
+  std::shared_ptr<engine::EngineClient> client(const fleet::Worker& worker);
+  /// Reports that a request met a failure of this worker.
+  void report_failure(const fleet::Worker& worker);
+
+  /// This reactor's metrics of a model (`Registry::kUnknownModel` for names that do not exist).
+  observe::ModelShard& metrics(std::string_view model);
+  /// The shared router.
+  routing::Router& router() { return router_; }
+  /// The shared pool.
+  CpuPool& pool() { return pool_; }
+  /// Options.
+  const ServiceOptions& options() const { return options_; }
+  /// Monotonic seconds at the start of this turn, for metrics.
+  double seconds() const;
+  /// Adds to the once-a-second sweep.
+  void sweep(Sweep& item);
+
+  /// True once the process drains: new work is refused.
+  bool draining() const { return draining_; }
+  /// Begins the drain.
+  void set_draining() { draining_ = true; }
+
+ private:
+  struct Entry {
+    std::uint64_t incarnation = 0;
+    std::shared_ptr<engine::EngineClient> client;
+  };
+  void on_sweep();
+
+  net::Reactor& reactor_;
+  net::Dialer& dialer_;
+  routing::Router& router_;
+  CpuPool& pool_;
+  observe::Registry& registry_;
+  ServiceOptions options_;
+  ReportFailure report_failure_;
+  std::shared_ptr<const fleet::Fleet> fleet_;
+  std::map<std::string, std::shared_ptr<const ModelContext>, std::less<>> assets_;
+  std::map<std::uint64_t, Entry> clients_;
+  std::map<std::string, observe::ModelShard*, std::less<>> shards_;
+  bool draining_ = false;
+  IntrusiveList<Sweep, Sweep> sweeps_;
+  net::Timer sweep_timer_;
+};
+
+}  // namespace fairlead::serving
