@@ -35,7 +35,7 @@ struct RouteRequest {
   std::span<const std::uint64_t> excluded;  ///< Workers that failed this request already.
 };
 
-/// Requests in flight per worker of one WorkerSet, in packed slots that outlive snapshots.
+/// Requests in flight per worker of one WorkerSet, packed by the workers' slots.
 class LoadTable;
 
 /// What a choice booked: one request in flight at one worker. Gives it back when destroyed.
@@ -88,8 +88,8 @@ class Router {
 
   RouterMode mode_;
   mutable std::mutex mutex_;
-  std::mt19937_64 seeds_;                                                  // guarded by mutex_
-  std::map<std::string, std::shared_ptr<LoadTable>, std::less<>> tables_;  // guarded by mutex_
+  std::mt19937_64 seeds_;                                       // guarded by mutex_
+  std::map<std::uint64_t, std::shared_ptr<LoadTable>> tables_;  // guarded by mutex_
 };
 
 }  // namespace fairlead::routing

@@ -1,0 +1,136 @@
+#include "routing/router.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <thread>
+
+namespace fairlead::routing {
+namespace {
+
+fleet::WorkerSet make_set(std::size_t workers, std::vector<std::size_t> unhealthy = {}) {
+  fleet::WorkerSet set;
+  set.id = 7;
+  set.slot_count = workers;
+  for (std::size_t slot = 0; slot < workers; ++slot) {
+    auto worker = std::make_shared<fleet::Worker>();
+    worker->id = 100 + slot;
+    worker->slot = slot;
+    worker->healthy = std::ranges::find(unhealthy, slot) == unhealthy.end();
+    set.workers.push_back(std::move(worker));
+  }
+  return set;
+}
+
+std::map<std::uint64_t, int> spread(Router& router, const fleet::WorkerSet& set, int requests) {
+  std::map<std::uint64_t, int> counts;
+  for (int i = 0; i < requests; ++i) {
+    auto reservation = router.choose(set, {});
+    EXPECT_TRUE(reservation);
+    ++counts[reservation->worker().id];
+  }
+  return counts;
+}
+
+TEST(Router, RoundRobinIsEven) {
+  Router router(RouterMode::RoundRobin, 1);
+  const auto set = make_set(4, {2});
+  EXPECT_EQ(spread(router, set, 30),
+            (std::map<std::uint64_t, int>{{100, 10}, {101, 10}, {103, 10}}));
+}
+
+TEST(Router, RandomModesReachEveryWorker) {
+  for (const RouterMode mode : {RouterMode::Random, RouterMode::PowerOfTwo}) {
+    Router router(mode, 42);
+    const auto counts = spread(router, make_set(4), 4000);
+    ASSERT_EQ(counts.size(), 4u);
+    for (const auto& [worker, count] : counts) {
+      EXPECT_GT(count, 800) << worker;
+    }
+  }
+}
+
+TEST(Router, LeastLoadedFillsTheEmptiestAndSharesTies) {
+  Router router(RouterMode::LeastLoaded, 1);
+  const auto set = make_set(3);
+  std::vector<Reservation> held;
+  for (int i = 0; i < 9; ++i) {
+    held.push_back(std::move(*router.choose(set, {})));
+  }
+  for (const std::uint64_t worker : {100, 101, 102}) {
+    EXPECT_EQ(router.in_flight(worker), 3u);
+  }
+  std::erase_if(held, [](const Reservation& r) { return r.worker().id == 101; });
+  EXPECT_EQ(router.choose(set, {})->worker().id, 101u);
+}
+
+TEST(Router, PowerOfTwoNeverTakesTheMoreLoadedOfTwo) {
+  Router router(RouterMode::PowerOfTwo, 3);
+  const auto set = make_set(2);
+  std::vector<Reservation> held;
+  for (int i = 0; i < 100; ++i) {
+    held.push_back(std::move(*router.choose(set, {})));
+  }
+  EXPECT_EQ(router.in_flight(100), 50u);
+  EXPECT_EQ(router.in_flight(101), 50u);
+}
+
+TEST(Router, DirectModeNeedsAUsableWorker) {
+  Router router(RouterMode::Direct, 1);
+  const auto set = make_set(3, {1});
+  EXPECT_EQ(router.choose(set, {}).error().code, ErrorCode::InvalidRequest);
+  EXPECT_EQ(router.choose(set, {.worker_id = 102, .excluded = {}})->worker().id, 102u);
+  EXPECT_EQ(router.choose(set, {.worker_id = 101, .excluded = {}}).error().code,
+            ErrorCode::NoWorkers);
+  EXPECT_EQ(router.choose(set, {.worker_id = 9, .excluded = {}}).error().code,
+            ErrorCode::NoWorkers);
+}
+
+TEST(Router, ExcludedWorkersAreLeftOut) {
+  Router router(RouterMode::RoundRobin, 1);
+  const auto set = make_set(2);
+  const std::vector<std::uint64_t> excluded{100};
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(router.choose(set, {.worker_id = {}, .excluded = excluded})->worker().id, 101u);
+  }
+  const std::vector<std::uint64_t> all{100, 101};
+  EXPECT_FALSE(router.choose(set, {.worker_id = {}, .excluded = all}));
+}
+
+TEST(Router, ReservationsAreGivenBackOnEveryPath) {
+  Router router(RouterMode::RoundRobin, 1);
+  const auto set = make_set(1);
+  Reservation a = std::move(*router.choose(set, {}));
+  Reservation b = std::move(*router.choose(set, {}));
+  EXPECT_EQ(router.in_flight(100), 2u);
+  b = std::move(a);
+  EXPECT_EQ(router.in_flight(100), 1u);
+  b.release();
+  b.release();
+  EXPECT_EQ(router.in_flight(100), 0u);
+}
+
+TEST(Router, ManyThreadsLeaveNothingBehind) {
+  Router router(RouterMode::LeastLoaded, 1);
+  const auto set = make_set(3);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] { spread(router, set, 5000); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const std::uint64_t worker : {100, 101, 102}) {
+    EXPECT_EQ(router.in_flight(worker), 0u);
+  }
+}
+
+TEST(RouterMode, NamesOfTheCommandLine) {
+  EXPECT_EQ(parse_router_mode("power-of-two"), RouterMode::PowerOfTwo);
+  EXPECT_EQ(parse_router_mode("direct"), RouterMode::Direct);
+  EXPECT_FALSE(parse_router_mode("Round-Robin"));
+}
+
+}  // namespace
+}  // namespace fairlead::routing
