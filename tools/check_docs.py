@@ -4,7 +4,8 @@
 Looked at: types, functions, constants, aliases and enum values at namespace level, and the public
 (and protected) members of classes. Exempt: constructors, destructors and operators that are
 defaulted, deleted or copy and move; overrides; the coroutine protocol; `detail` and unnamed
-namespaces; friends. Overloads that follow a documented one at once share its comment.
+namespaces; friends. Overloads that follow a documented one at once share its comment; enum values
+written several to a line (Unicode's categories, say) share the enum's.
 
 One translation unit per folder includes all its headers; folders are read by two processes.
 """
@@ -117,11 +118,20 @@ class Visitor:
             self.checked += 1
             if documented(cursor):
                 covered = cursor.spelling
-            elif cursor.kind not in OVERLOADS or cursor.spelling != covered:
+            elif not self.shares(cursor, covered):
                 self.report(cursor)
         if cursor.kind in TYPES or cursor.kind == CursorKind.ENUM_DECL:
             self.visit(cursor)
         return covered
+
+    @staticmethod
+    def shares(cursor, covered: str) -> bool:
+        """True when the comment of something before it speaks for this declaration too."""
+        if cursor.kind == CursorKind.ENUM_CONSTANT_DECL:
+            values = list(cursor.semantic_parent.get_children())
+            return documented(cursor.semantic_parent) and sum(
+                value.location.line == cursor.location.line for value in values) > 1
+        return cursor.kind in OVERLOADS and cursor.spelling == covered
 
     @staticmethod
     def is_unnamed(cursor) -> bool:

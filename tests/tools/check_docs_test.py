@@ -21,7 +21,8 @@ def undocumented(tmp_path, text):
     ("inline constexpr int kBound = 1;", ["kBound"]),
     ("using Name = std::string;", ["Name"]),
     ("enum class E { A };", ["E", "E::A"]),
-    ("/// E.\nenum class E { A, B };", ["E::A", "E::B"]),
+    ("enum class E { A, B };", ["E", "E::A", "E::B"]),
+    ("/// E.\nenum class E {\n  A,\n  B,\n};", ["E::A", "E::B"]),
     ("struct S { int x; };", ["S", "S::x"]),
     ("/// S.\nstruct S { int x; };", ["S::x"]),
     ("/// C.\nclass C { public: int f(); };", ["C::f"]),
@@ -40,6 +41,7 @@ def test_missing_comment_is_found(tmp_path, text, names):
     "/// F.\nint f(int x);",
     "/// F, whatever comes.\nint f(int x);\nint f(long x);",
     "/// E.\nenum class E {\n  A,  ///< First.\n  /// Second.\n  B,\n};",
+    "/// E, as the standard names them.\nenum class E { A, B };",
     "/// S.\nstruct S {\n  int x = 0;  ///< X.\n};",
     "/// C.\nclass C {\n public:\n  C() = default;\n  C(const C&) = delete;\n  C(C&&) noexcept;\n"
     "  C& operator=(C&&) noexcept;\n  ~C();\n\n private:\n  int x_ = 0;\n  void f();\n};",
