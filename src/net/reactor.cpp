@@ -94,7 +94,7 @@ Reactor::Reactor(std::string name)
 Reactor::~Reactor() {
   Reactor* const former = std::exchange(current_reactor, this);
   posted_.clear();
-  graveyard_.clear();
+  clear_graveyard();
   current_reactor = former == this ? nullptr : former;
   close(event_fd_);
   close(epoll_fd_);
@@ -127,7 +127,7 @@ void Reactor::run_turn(Duration max_wait) {
   timers_.advance(now_);
   run_ready();
   flush_dirty();
-  graveyard_.clear();
+  clear_graveyard();
   current_reactor = former;
 }
 
@@ -191,6 +191,18 @@ void Reactor::flush_dirty() {
   batch.splice(dirty_);
   while (!batch.empty()) {
     batch.pop_front().flush();
+  }
+}
+
+void Reactor::clear_graveyard() {
+  // What is destroyed may bury more.
+  while (!graveyard_.empty()) {
+    std::vector<Buried> batch;
+    batch.swap(graveyard_);
+    batch.clear();
+    if (graveyard_.empty()) {
+      graveyard_.swap(batch);  // keeps the capacity
+    }
   }
 }
 

@@ -148,6 +148,7 @@ class Reactor {
   void run_posted();
   void run_ready();
   void flush_dirty();
+  void clear_graveyard();
   void wake();
 
   std::string name_;
