@@ -14,7 +14,7 @@ using WorkerId = std::uint64_t;
 
 /// Where an engine listens, in normal form.
 struct Endpoint {
-  std::string url;         ///< `http://HOST:PORT`, IPv6 in brackets, no trailing slash.
+  std::string url;         ///< `http://HOST:PORT` without a trailing slash; port 80 is left out.
   std::string authority;   ///< `HOST:PORT`, as sent to the server.
   std::string host;        ///< Without brackets, for name resolution.
   std::uint16_t port = 0;  ///< Never 0.
@@ -26,8 +26,8 @@ struct Endpoint {
 };
 
 /// Parses `host:port`, `http://host:port` or `grpc://host:port`; blanks around it are trimmed and a
-/// port may be left out after `http://` (80). Errors are `InvalidRequest` and name the text and the
-/// reason: TLS schemes, other schemes, no host or port, user info, a path, a query, a fragment.
+/// port that is left out is 80. Errors are `InvalidRequest` and name the text and the
+/// reason: TLS schemes, other schemes, no host, a bad port, user info, a path, a query, a fragment.
 Result<Endpoint> parse_endpoint(std::string_view text);
 
 /// Splits a comma list of endpoints and parses each; blanks around items are trimmed, empty items
