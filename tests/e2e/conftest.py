@@ -1,0 +1,65 @@
+"""Fixtures of the end-to-end tests."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fairlead import Launcher, compile_protos
+
+# Everything under test listens on the loopback; a proxy of the machine must not see it.
+os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost,::1"
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def launcher(tmp_path):
+    """Starts commands for one test."""
+    with Launcher(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def module_launcher(tmp_path_factory):
+    """Starts commands shared by the tests of one module."""
+    with Launcher(tmp_path_factory.mktemp("shared")) as started:
+        yield started
+
+
+@pytest.fixture
+def serve(launcher):
+    """Factory of frontends: `serve([engine, ...], *flags, model_path=...)`."""
+    return launcher.serve
+
+
+@pytest.fixture
+def mock_engine(launcher):
+    """Factory of simulated engines: `mock_engine(*flags, model=..., backend=...)`."""
+    return launcher.mock_engine
+
+
+@pytest.fixture(scope="session")
+def stubs(tmp_path_factory):
+    """Python messages and stubs of the engines' schemas."""
+    return compile_protos(tmp_path_factory.mktemp("stubs"))
+
+
+@pytest.fixture(scope="session")
+def assets():
+    """Folder of the test assets that tools/fetch_test_assets.sh brings."""
+    folder = TESTS / ".assets"
+    assert folder.is_dir(), f"{folder} is missing: run `tools/install.sh test`"
+    return folder
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Shows the logs of what a failed test had started, before teardown ends it."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.when == "call" and report.failed:
+        for name in ("launcher", "module_launcher"):
+            started = getattr(item, "funcargs", {}).get(name)
+            if started is not None and started.processes:
+                report.sections.append((f"logs of {name}", started.logs()))
