@@ -125,7 +125,7 @@ relock() {
   "$fresh/venv/bin/python" -m pip install -q --disable-pip-version-check -r tests/requirements.in
   {
     echo "# Made by \`tools/install.sh relock\` from requirements.in; do not edit."
-    "$fresh/venv/bin/python" -m pip freeze
+    "$fresh/venv/bin/python" -m pip freeze --all --exclude pip --exclude wheel
   } >"$fresh/lock"
   mv "$fresh/lock" tests/requirements.lock
 }
