@@ -95,7 +95,10 @@ struct ChannelOptions {
   Duration ping_timeout = std::chrono::seconds(10);       ///< No answer: the connection is dead.
   std::uint32_t stream_window_bytes = 256 * 1024;         ///< Receive window of one call.
   std::size_t max_connections = 16;                       ///< Opened at the peer's stream limit.
+  std::size_t max_waiting = 4096;  ///< Calls waiting for a connection; RESOURCE_EXHAUSTED above.
 };
+
+class ChannelCore;
 
 /// Calls to one server from one reactor: a lazily connected pool of HTTP/2 connections, another one
 /// whenever the peer's concurrent-stream limit is reached. During back-off calls fail at once with
@@ -110,11 +113,12 @@ class Channel {
   Channel& operator=(const Channel&) = delete;
 
   /// Starts a call with one request message: `path` is `/package.Service/Method`. The observer must
-  /// outlive the call. The call's events begin in a later turn, never inside `start`.
+  /// outlive the call. The call's events never begin inside `start`, at the earliest when the turn
+  /// ends. Metadata that cannot be sent as a field is dropped.
   std::unique_ptr<Call> start(std::string_view path, const Metadata& metadata,
                               std::string_view request, CallObserver& observer,
                               std::optional<TimePoint> deadline = std::nullopt);
-  /// A call with exactly one answer.
+  /// A call with exactly one answer. Must not outlive the channel.
   Task<std::expected<std::string, Status>> unary(std::string_view path, const Metadata& metadata,
                                                  std::string request, TimePoint deadline);
   /// Replaces the addresses used by later connection attempts.
@@ -125,8 +129,7 @@ class Channel {
   std::size_t calls() const;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<ChannelCore> core_;
 };
 
 /// One call at the server. Lives as long as its handler's task; when the client cancels, the task
