@@ -93,6 +93,8 @@ struct KvEventSource {
   std::string topic;                     ///< Subscription prefix; may be empty.
   std::uint32_t data_parallel_rank = 0;  ///< Which rank.
   std::uint32_t buffer_steps = 0;        ///< Batches kept for replay; 0 = unknown.
+
+  bool operator==(const KvEventSource&) const = default;
 };
 
 /// What a probe learns about an engine. Zero means unknown where a count cannot be zero.
@@ -116,9 +118,12 @@ struct EngineInfo {
   std::string tool_call_parser;            ///< As the engine names it; reported, never adopted.
   std::string reasoning_parser;            ///< Likewise.
   std::vector<KvEventSource> kv_event_sources;  ///< One per rank, or empty.
+  std::vector<std::string> warnings;            ///< What the probe had to leave out or assume.
+
+  bool operator==(const EngineInfo&) const = default;
 };
 
-/// One engine's wire, in one reactor.
+/// One engine's wire, in one reactor. Outlives its streams.
 class EngineClient {
  public:
   virtual ~EngineClient() = default;

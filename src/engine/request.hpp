@@ -47,11 +47,17 @@ struct StopConditions {
   std::optional<std::int64_t> thinking_token_budget;  ///< -1 = unlimited.
 };
 
-/// What the engine should report beside the ids.
+/// A number of candidates that means the whole vocabulary.
+inline constexpr std::uint32_t kAllCandidates = 0xFFFF'FFFF;
+
+/// What the engine should report beside the ids. Counts may be kAllCandidates.
 struct OutputOptions {
   std::optional<std::uint32_t> logprobs;   ///< Candidates per token; 0 = the sampled one only.
-  std::vector<TokenId> logprob_token_ids;  ///< Report exactly these candidates.
+  std::vector<TokenId> logprob_token_ids;  ///< Report exactly these candidates instead.
   std::optional<std::uint32_t> prompt_logprobs;  ///< Candidates per prompt token.
+
+  /// True when every chunk carries log-probabilities.
+  bool wants_logprobs() const { return logprobs.has_value() || !logprob_token_ids.empty(); }
 };
 
 /// One generation, independent of API and engine. One sequence; `n` > 1 is several requests.

@@ -1,0 +1,78 @@
+#include "engine/vllm_grpc/core.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/log.hpp"
+#include "engine/vllm_grpc/generate_call.hpp"
+#include "engine/vllm_grpc/status.hpp"
+#include "vllm/control.pb.h"
+
+namespace fairlead::engine::vllm_grpc {
+namespace {
+
+constexpr auto kAbortTimeout = std::chrono::seconds(5);
+constexpr auto kLingerTime = std::chrono::seconds(2);
+
+}  // namespace
+
+Core::Core(net::Dialer& dialer, ClientOptions options)
+    : channel(dialer, std::move(options.authority), std::move(options.addresses)),
+      dialect(dialect_from_name(options.dialect)),
+      model(std::move(options.model)),
+      sweep_timer_([this] { sweep(); }) {}
+
+Core::~Core() = default;
+
+void Core::abort(std::string request_id) {
+  if (!has_control(dialect)) {
+    return;
+  }
+  if (aborts_.size() >= kMaxAborts) {
+    log::debug("Abort of {} is not sent: {} aborts are unanswered", request_id, aborts_.size());
+    return;
+  }
+  aborts_.spawn(send_abort(std::move(request_id)));
+}
+
+net::Task<> Core::send_abort(std::string request_id) {
+  ::vllm::AbortRequest request;
+  request.add_request_ids(request_id);
+  const net::TimePoint deadline = net::Reactor::current()->now() + kAbortTimeout;
+  const auto answer =
+      co_await channel.unary("/vllm.Control/Abort", {}, request.SerializeAsString(), deadline);
+  if (!answer) {
+    log::debug("{} of request {}", status_error("Abort", answer.error()).message, request_id);
+  }
+}
+
+void Core::linger(std::unique_ptr<GenerateCall> call) {
+  if (lingering_.size() >= kMaxLingering) {
+    lingering_.erase(lingering_.begin());
+  }
+  call->set_lingering();
+  lingering_.push_back({std::move(call), net::Reactor::current()->now()});
+  if (!sweep_timer_.armed()) {
+    sweep_timer_.arm(kLingerTime);
+  }
+}
+
+void Core::release(GenerateCall& call) {
+  const auto found = std::ranges::find_if(
+      lingering_, [&](const Lingering& entry) { return entry.call.get() == &call; });
+  if (found != lingering_.end()) {
+    net::Reactor::current()->destroy_later(std::move(found->call));
+    lingering_.erase(found);
+  }
+}
+
+void Core::sweep() {
+  const net::TimePoint limit = net::Reactor::current()->now() - kLingerTime;
+  std::erase_if(lingering_, [&](const Lingering& entry) { return entry.since <= limit; });
+  if (!lingering_.empty()) {
+    sweep_timer_.arm(kLingerTime);
+  }
+}
+
+}  // namespace fairlead::engine::vllm_grpc

@@ -1,0 +1,52 @@
+#include "engine/vllm_grpc/status.hpp"
+
+#include <fmt/format.h>
+
+namespace fairlead::engine::vllm_grpc {
+namespace {
+
+using net::grpc::Status;
+using net::grpc::StatusCode;
+
+ErrorCode server_code(StatusCode code) {
+  switch (code) {
+    case StatusCode::Unavailable: return ErrorCode::EngineUnreachable;
+    case StatusCode::DeadlineExceeded: return ErrorCode::EngineConnectTimeout;
+    case StatusCode::ResourceExhausted: return ErrorCode::EngineExhausted;
+    case StatusCode::Cancelled: return ErrorCode::EngineCancelled;
+    case StatusCode::InvalidArgument:
+    case StatusCode::NotFound:
+    case StatusCode::OutOfRange:
+    case StatusCode::FailedPrecondition:
+    case StatusCode::AlreadyExists: return ErrorCode::EngineRejected;
+    default: return ErrorCode::EngineUnknown;
+  }
+}
+
+ErrorCode error_code(const Status& status) {
+  const bool late = status.code == StatusCode::DeadlineExceeded;
+  switch (status.origin) {
+    case Status::Origin::Server: return server_code(status.code);
+    case Status::Origin::Connect:
+      return late ? ErrorCode::EngineConnectTimeout : ErrorCode::EngineUnreachable;
+    case Status::Origin::Connection: return ErrorCode::EngineDisconnected;
+    case Status::Origin::Client:
+      if (late) {
+        return ErrorCode::EngineConnectTimeout;
+      }
+      // What is left is a message that this side could not read or take.
+      return status.code == StatusCode::Cancelled ? ErrorCode::EngineCancelled
+                                                  : ErrorCode::EngineProtocol;
+  }
+  return ErrorCode::EngineUnknown;
+}
+
+}  // namespace
+
+Error status_error(std::string_view rpc, const Status& status) {
+  return Error{error_code(status),
+               fmt::format("{}: {} ({})", rpc, status.message, net::grpc::status_name(status.code)),
+               {}};
+}
+
+}  // namespace fairlead::engine::vllm_grpc
