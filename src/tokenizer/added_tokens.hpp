@@ -1,0 +1,128 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "tokenizer/regex.hpp"
+#include "tokenizer/vocabulary.hpp"
+
+namespace fairlead::tokenizer {
+
+/// A token recognised in the text itself, before the model sees it.
+struct AddedToken {
+  std::string content;       ///< The text it stands for.
+  bool single_word = false;  ///< Only when no word character touches it.
+  bool lstrip = false;       ///< Takes the white space before it.
+  bool rstrip = false;       ///< Takes the white space behind it.
+  bool normalized = false;   ///< Matched in normalized instead of raw text.
+  bool special = false;      ///< Left out by `skip_special_tokens`.
+
+  /// Member-wise.
+  friend bool operator==(const AddedToken&, const AddedToken&) = default;
+};
+
+/// Finds the longest of several literals at the leftmost place.
+class LiteralMatcher {
+ public:
+  /// A match: where, and the index of the literal.
+  struct Match {
+    Span span;          ///< Bytes of the text.
+    std::size_t index;  ///< In the order of `add`.
+  };
+
+  /// Adds a literal. Of equal ones the first counts; an empty one is never found.
+  void add(std::string_view literal);
+  /// The first match that begins at or after `from`.
+  std::optional<Match> find(std::string_view text, std::size_t from) const;
+  /// True when there is no literal.
+  bool empty() const { return nodes_.size() == 1; }
+
+ private:
+  struct Edge {
+    unsigned char byte;
+    std::uint32_t node;
+  };
+  struct Node {
+    std::vector<Edge> edges;  // sorted by byte
+    std::int64_t index = -1;
+  };
+
+  std::size_t next_candidate(std::string_view text, std::size_t from) const;
+
+  std::vector<Node> nodes_ = std::vector<Node>(1);
+  std::array<bool, 256> starts_{};
+  std::string first_bytes_;
+  std::size_t count_ = 0;
+};
+
+/// A part of a text: an added token, or text between them.
+struct TextPart {
+  Span span;                  ///< Bytes; parts may overlap when `rstrip` is in play.
+  std::optional<TokenId> id;  ///< Nothing for text.
+};
+
+/// The added tokens of a tokenizer with the reference's rules for their ids and matching.
+class AddedVocabulary {
+ public:
+  /// Adds tokens as one call of the reference does: one that the model or an earlier token spells
+  /// keeps that id, others get the next id behind the model's vocabulary and all added ones.
+  void add(const std::vector<AddedToken>& tokens, const Vocabulary& model);
+
+  /// Prepares matching. `normalize` gives the normalized form of a content.
+  template <class Normalize>
+  void finish(Normalize&& normalize) {
+    for (const std::vector<AddedToken>* list : {&specials_, &others_}) {
+      for (const AddedToken& token : *list) {
+        const TokenId id = ids_.at(token.content);
+        Matching& matching = token.normalized ? normalized_ : raw_;
+        matching.literals.add(token.normalized ? normalize(token.content) : token.content);
+        matching.ids.push_back(id);
+      }
+    }
+  }
+
+  /// Cuts raw text at the tokens that are matched there; nothing is appended for empty text.
+  void split_raw(std::string_view text, std::vector<TextPart>& out) const {
+    split(raw_, text, out);
+  }
+  /// Likewise for normalized text.
+  void split_normalized(std::string_view text, std::vector<TextPart>& out) const {
+    split(normalized_, text, out);
+  }
+  /// True when no token is matched in normalized text.
+  bool none_normalized() const { return normalized_.literals.empty(); }
+
+  /// The id of a content.
+  std::optional<TokenId> find(std::string_view content) const;
+  /// The token with this id, or null.
+  const AddedToken* token(TokenId id) const;
+  /// Whether tokens with this text are special.
+  bool is_special(const std::string& content) const { return special_contents_.contains(content); }
+  /// All tokens by id.
+  const std::unordered_map<TokenId, AddedToken>& tokens() const { return by_id_; }
+
+ private:
+  struct Matching {
+    LiteralMatcher literals;
+    std::vector<TokenId> ids;  // by index of the literal
+  };
+
+  void split(const Matching& matching, std::string_view text, std::vector<TextPart>& out) const;
+
+  std::unordered_map<std::string, TokenId> ids_;
+  std::unordered_map<TokenId, AddedToken> by_id_;
+  std::unordered_set<std::string> special_contents_;
+  std::vector<AddedToken> specials_;
+  std::vector<AddedToken> others_;
+  std::optional<TokenId> highest_;
+  Matching raw_;
+  Matching normalized_;
+};
+
+}  // namespace fairlead::tokenizer

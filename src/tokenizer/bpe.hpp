@@ -1,0 +1,90 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "tokenizer/vocabulary.hpp"
+
+namespace fairlead::tokenizer {
+
+/// Options of a `BPE` model that change its result.
+struct BpeOptions {
+  std::string unk_token;       ///< Stands for bytes without a token; they vanish when it is empty.
+  bool fuse_unk = false;       ///< Adjacent unknown tokens become one.
+  bool byte_fallback = false;  ///< Bytes without a token become `<0xNN>` tokens when those exist.
+  bool ignore_merges = false;  ///< A word that is a token is that token, whatever the merges say.
+};
+
+/// A byte-level byte-pair-encoding model. Build it with `add_merge` in rank order, then `finish`;
+/// afterwards immutable but for a memo of single bytes, and shared by all threads.
+class BpeModel {
+ public:
+  /// Takes a finished vocabulary.
+  static Result<BpeModel> create(Vocabulary vocabulary, BpeOptions options);
+
+  /// Adds the merge of two tokens given by their spelling; each next one has a higher rank. Fails
+  /// when one of them or their concatenation is no token.
+  Result<> add_merge(std::string_view left, std::string_view right);
+  /// Makes `encode` possible.
+  void finish();
+
+  /// Appends the ids of one word, that is of the bytes between two boundaries of the pre-tokenizer.
+  /// Time grows with n log n. The word is shorter than 1 GiB.
+  void encode(std::string_view word, std::vector<TokenId>& out) const;
+
+  /// The tokens.
+  const Vocabulary& vocabulary() const { return vocabulary_; }
+
+ private:
+  struct Merge {
+    std::uint32_t rank;
+    TokenId id;
+  };
+  struct Slot {
+    std::uint64_t pair = kFree;
+    Merge merge{};
+  };
+  struct PendingMerge {
+    std::uint64_t pair;
+    TokenId id;
+  };
+  enum class Whole : std::uint8_t { Unknown, Yes, No };
+
+  static constexpr std::uint64_t kFree = ~std::uint64_t{0};
+  static constexpr std::uint32_t kNoRank = ~std::uint32_t{0};
+  static constexpr TokenId kNoToken = ~TokenId{0};
+
+  explicit BpeModel(Vocabulary vocabulary, const BpeOptions& options)
+      : vocabulary_(std::move(vocabulary)), options_(options) {}
+
+  Result<> prepare();
+  const Merge& find_merge(TokenId left, TokenId right) const;
+  void encode_whole(std::string_view word, TokenId id, std::vector<TokenId>& out) const;
+  void merge_word(std::string_view word, std::vector<TokenId>& out) const;
+  void merge_short(TokenId* symbols, std::size_t count, std::vector<TokenId>& out) const;
+  void merge_long(const std::vector<TokenId>& symbols, std::vector<TokenId>& out) const;
+  void append_symbols(std::string_view word, std::vector<TokenId>& symbols) const;
+
+  Vocabulary vocabulary_;
+  BpeOptions options_;
+  std::array<TokenId, 256> byte_ids_{};
+  std::array<std::array<TokenId, 2>, 256> fallback_ids_{};
+  bool all_bytes_ = false;
+  TokenId unk_id_ = kNoToken;
+  std::vector<PendingMerge> pending_;
+  std::vector<Slot> slots_;
+  std::string scratch_;
+  // Whether a token's bytes, as a word, encode to that token alone. Filled on first use; every
+  // thread computes the same value, so racing writes are harmless.
+  std::unique_ptr<std::atomic<Whole>[]> whole_;
+};
+
+}  // namespace fairlead::tokenizer

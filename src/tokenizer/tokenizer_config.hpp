@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+#include "tokenizer/added_tokens.hpp"
+#include "tokenizer/tokenizer.hpp"
+
+namespace fairlead::tokenizer {
+
+/// What the tokenizer needs of a `tokenizer_config.json`.
+struct TokenizerConfig {
+  SpecialTokens special_tokens;            ///< For chat templates.
+  std::vector<AddedToken> added_specials;  ///< Special entries of `added_tokens_decoder`, by id.
+};
+
+/// Reads the file's text; empty text gives an empty result. Entries of `added_tokens_decoder` that
+/// are not special are left out: they must survive `skip_special_tokens`.
+Result<TokenizerConfig> read_tokenizer_config(std::string_view text);
+
+}  // namespace fairlead::tokenizer

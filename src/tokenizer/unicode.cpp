@@ -1,0 +1,252 @@
+#include "tokenizer/unicode.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+namespace fairlead::tokenizer {
+
+namespace {
+
+constexpr std::uint32_t kLastCodePoint = 0x10FFFF;
+
+constexpr std::array<std::string_view, 30> kCategoryNames = {
+    "lu", "ll", "lt", "lm", "lo", "mn", "mc", "me", "nd", "nl", "no", "pc", "pd", "ps", "pe",
+    "pi", "pf", "po", "sm", "sc", "sk", "so", "zs", "zl", "zp", "cc", "cf", "cs", "co", "cn"};
+
+struct LongName {
+  std::string_view name;
+  std::string_view category;
+};
+
+constexpr LongName kLongNames[] = {
+    {"letter", "l"},
+    {"uppercaseletter", "lu"},
+    {"lowercaseletter", "ll"},
+    {"titlecaseletter", "lt"},
+    {"casedletter", "lc"},
+    {"modifierletter", "lm"},
+    {"otherletter", "lo"},
+    {"mark", "m"},
+    {"combiningmark", "m"},
+    {"nonspacingmark", "mn"},
+    {"spacingmark", "mc"},
+    {"enclosingmark", "me"},
+    {"number", "n"},
+    {"decimalnumber", "nd"},
+    {"digit", "nd"},
+    {"letternumber", "nl"},
+    {"othernumber", "no"},
+    {"punctuation", "p"},
+    {"connectorpunctuation", "pc"},
+    {"dashpunctuation", "pd"},
+    {"openpunctuation", "ps"},
+    {"closepunctuation", "pe"},
+    {"initialpunctuation", "pi"},
+    {"finalpunctuation", "pf"},
+    {"otherpunctuation", "po"},
+    {"symbol", "s"},
+    {"mathsymbol", "sm"},
+    {"currencysymbol", "sc"},
+    {"modifiersymbol", "sk"},
+    {"othersymbol", "so"},
+    {"separator", "z"},
+    {"spaceseparator", "zs"},
+    {"lineseparator", "zl"},
+    {"paragraphseparator", "zp"},
+    {"other", "c"},
+    {"control", "cc"},
+    {"format", "cf"},
+    {"privateuse", "co"},
+    {"unassigned", "cn"},
+};
+
+struct NamedRanges {
+  std::string_view name;
+  const data::Range* ranges;
+  const std::size_t* size;
+};
+
+constexpr NamedRanges kNamedRanges[] = {
+    {"word", data::kWord, &data::kWordSize},
+    {"space", data::kSpace, &data::kSpaceSize},
+    {"whitespace", data::kSpace, &data::kSpaceSize},
+    {"alphabetic", data::kAlphabetic, &data::kAlphabeticSize},
+    {"alpha", data::kAlphabetic, &data::kAlphabeticSize},
+    {"uppercase", data::kUppercase, &data::kUppercaseSize},
+    {"upper", data::kUppercase, &data::kUppercaseSize},
+    {"lowercase", data::kLowercase, &data::kLowercaseSize},
+    {"lower", data::kLowercase, &data::kLowercaseSize},
+    {"punct", data::kPunct, &data::kPunctSize},
+    {"emoji", data::kEmoji, &data::kEmojiSize},
+};
+
+bool contains(const data::Range* begin, const data::Range* end, char32_t code_point) {
+  const data::Range* it = std::upper_bound(
+      begin, end, code_point, [](char32_t c, const data::Range& range) { return c < range.first; });
+  return it != begin && code_point <= (it - 1)->last;
+}
+
+// The code points whose run value satisfies `wanted`.
+template <class Predicate>
+CodePointSet select(const std::uint32_t* runs, std::size_t count, int bits, Predicate wanted) {
+  std::vector<data::Range> ranges;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (wanted(runs[i] & ((1u << bits) - 1))) {
+      const std::uint32_t last = i + 1 < count ? (runs[i + 1] >> bits) - 1 : kLastCodePoint;
+      ranges.push_back({runs[i] >> bits, last});
+    }
+  }
+  return CodePointSet(std::move(ranges));
+}
+
+std::optional<CodePointSet> category(std::string_view name) {
+  const auto matches = [name](std::uint32_t index) {
+    const std::string_view category_name = kCategoryNames[index];
+    if (name == "lc") {
+      return category_name == "lu" || category_name == "ll" || category_name == "lt";
+    }
+    return category_name.starts_with(name);
+  };
+  bool any = false;
+  for (std::uint32_t i = 0; i < kCategoryNames.size(); ++i) {
+    any = any || matches(i);
+  }
+  if (name.empty() || !any) {
+    return std::nullopt;
+  }
+  return select(data::kCategories, data::kCategoriesSize, 5, matches);
+}
+
+std::optional<CodePointSet> script(std::string_view name) {
+  const data::ScriptName* end = data::kScriptNames + data::kScriptNamesSize;
+  const data::ScriptName* it = std::lower_bound(
+      data::kScriptNames, end, name,
+      [](const data::ScriptName& row, std::string_view key) { return row.name < key; });
+  if (it == end || it->name != name) {
+    return std::nullopt;
+  }
+  return select(data::kScripts, data::kScriptsSize, 8,
+                [index = it->index](std::uint32_t value) { return value == index; });
+}
+
+}  // namespace
+
+CodePointSet::CodePointSet(std::vector<data::Range> ranges) {
+  std::sort(ranges.begin(), ranges.end(),
+            [](const data::Range& a, const data::Range& b) { return a.first < b.first; });
+  for (const data::Range& range : ranges) {
+    if (!ranges_.empty() && range.first <= ranges_.back().last + 1) {
+      ranges_.back().last = std::max(ranges_.back().last, range.last);
+    } else {
+      ranges_.push_back(range);
+    }
+  }
+}
+
+bool CodePointSet::contains(char32_t code_point) const {
+  return tokenizer::contains(ranges_.data(), ranges_.data() + ranges_.size(), code_point);
+}
+
+CodePointSet CodePointSet::without_surrogates() const {
+  CodePointSet result;
+  for (const data::Range& range : ranges_) {
+    if (range.first < 0xD800) {
+      result.ranges_.push_back({range.first, std::min(range.last, std::uint32_t{0xD7FF})});
+    }
+    if (range.last > 0xDFFF) {
+      result.ranges_.push_back({std::max(range.first, std::uint32_t{0xE000}), range.last});
+    }
+  }
+  return result;
+}
+
+std::optional<CodePointSet> property(std::string_view name) {
+  std::string key;
+  for (const char c : name) {
+    if (c != ' ' && c != '-' && c != '_') {
+      key += c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+    }
+  }
+  for (const LongName& row : kLongNames) {
+    if (row.name == key) {
+      key = row.category;
+      break;
+    }
+  }
+  if (std::optional<CodePointSet> set = category(key)) {
+    return set;
+  }
+  for (const NamedRanges& row : kNamedRanges) {
+    if (row.name == key) {
+      return CodePointSet({row.ranges, row.ranges + *row.size});
+    }
+  }
+  return script(key);
+}
+
+CodePointSet space_class() { return CodePointSet({data::kSpace, data::kSpace + data::kSpaceSize}); }
+
+CodePointSet word_class() { return CodePointSet({data::kWord, data::kWord + data::kWordSize}); }
+
+CodePointSet digit_class() { return *category("nd"); }
+
+bool is_added_token_word(char32_t code_point) {
+  return contains(data::kAddedTokenWord, data::kAddedTokenWord + data::kAddedTokenWordSize,
+                  code_point);
+}
+
+bool is_white_space(char32_t code_point) {
+  return contains(data::kSpace, data::kSpace + data::kSpaceSize, code_point);
+}
+
+CodePointTable::CodePointTable(const std::uint32_t* runs, std::size_t count, int value_bits) {
+  std::map<std::array<std::uint8_t, 256>, std::uint16_t> seen;
+  std::array<std::uint8_t, 256> block{};
+  std::size_t run = 0;
+  for (std::uint32_t code_point = 0; code_point <= kLastCodePoint; ++code_point) {
+    while (run + 1 < count && runs[run + 1] >> value_bits <= code_point) {
+      ++run;
+    }
+    block[code_point & 0xFF] = static_cast<std::uint8_t>(runs[run] & ((1u << value_bits) - 1));
+    if ((code_point & 0xFF) == 0xFF) {
+      const auto next = static_cast<std::uint16_t>(seen.size());
+      const auto [it, added] = seen.emplace(block, next);
+      if (added) {
+        blocks_.insert(blocks_.end(), block.begin(), block.end());
+      }
+      index_[code_point >> 8] = it->second;
+    }
+  }
+}
+
+void CodePointTable::set(char32_t code_point, std::uint8_t value) {
+  if ((*this)[code_point] == value) {
+    return;
+  }
+  const std::uint16_t shared = index_[code_point >> 8];
+  if (std::count(index_.begin(), index_.end(), shared) > 1) {
+    const std::vector<std::uint8_t> copy(blocks_.begin() + (shared << 8),
+                                         blocks_.begin() + (shared << 8) + 256);
+    index_[code_point >> 8] = static_cast<std::uint16_t>(blocks_.size() >> 8);
+    blocks_.insert(blocks_.end(), copy.begin(), copy.end());
+  }
+  blocks_[std::size_t{index_[code_point >> 8]} << 8 | (code_point & 0xFF)] = value;
+}
+
+const CodePointTable& code_point_kinds() {
+  static const CodePointTable table = [] {
+    CodePointTable kinds(data::kCategories, data::kCategoriesSize, 5);
+    for (std::size_t i = 0; i < data::kSpaceSize; ++i) {
+      for (std::uint32_t c = data::kSpace[i].first; c <= data::kSpace[i].last; ++c) {
+        const bool newline = c == '\r' || c == '\n';
+        kinds.set(
+            c, static_cast<std::uint8_t>(newline ? CodePointKind::Newline : CodePointKind::Space));
+      }
+    }
+    return kinds;
+  }();
+  return table;
+}
+
+}  // namespace fairlead::tokenizer

