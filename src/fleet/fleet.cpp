@@ -19,6 +19,7 @@ engine::ClientOptions Worker::client_options() const {
   options.authority = endpoint.authority;
   options.addresses = addresses;
   options.dialect = info.dialect;
+  options.model = info.served_model_name;
   return options;
 }
 

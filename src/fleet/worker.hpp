@@ -37,7 +37,8 @@ struct Worker {
                                                     ///< or its engine process changes.
   bool healthy = false;                             ///< May be given requests.
 
-  /// What a reactor needs to make its own client of this worker.
+  /// What a reactor needs to make its own client of this worker. A client is made anew when the
+  /// incarnation has changed; only new addresses are given to the one there is.
   engine::ClientOptions client_options() const;
 };
 

@@ -15,10 +15,18 @@ namespace {
 constexpr auto kAbortTimeout = std::chrono::seconds(5);
 constexpr auto kLingerTime = std::chrono::seconds(2);
 
+/// An engine that comes back is asked again soon: routing decides who is tried, not the back-off.
+net::grpc::ChannelOptions channel_options() {
+  net::grpc::ChannelOptions options;
+  options.max_backoff = std::chrono::seconds(1);
+  return options;
+}
+
 }  // namespace
 
 Core::Core(net::Dialer& dialer, ClientOptions options)
-    : channel(dialer, std::move(options.authority), std::move(options.addresses)),
+    : channel(dialer, std::move(options.authority), std::move(options.addresses),
+              channel_options()),
       dialect(dialect_from_name(options.dialect)),
       model(std::move(options.model)),
       sweep_timer_([this] { sweep(); }) {}
