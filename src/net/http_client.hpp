@@ -65,9 +65,9 @@ class Client {
 /// skipped. `on_event(event, data)` is called per event; `event` is `message` when not named.
 class SseReader {
  public:
-  /// Events above `max_event_bytes` are an error.
+  /// Lines and events above `max_event_bytes` are an error.
   explicit SseReader(std::size_t max_event_bytes = 64 * 1024 * 1024);
-  /// Feeds bytes; false when the bound was exceeded.
+  /// Feeds bytes; false from then on when the bound was exceeded.
   bool feed(std::string_view bytes,
             const std::function<void(std::string_view event, std::string_view data)>& on_event);
 
@@ -76,11 +76,14 @@ class SseReader {
             const std::function<void(std::string_view event, std::string_view data)>& on_event);
 
   std::size_t max_event_bytes_;
-  std::string buffer_;
+  std::size_t event_bytes_ = 0;  // of the data lines since the last event
+  std::string buffer_;           // a line whose end has not come
   std::string event_;
   std::string data_;
   bool has_data_ = false;
-  bool skip_lf_ = false;
+  bool skip_lf_ = false;  // an LF now belongs to the CR before it
+  bool at_start_ = true;
+  bool failed_ = false;
 };
 
 }  // namespace fairlead::net::http

@@ -40,8 +40,9 @@ std::int64_t TimerWheel::tick_of(TimePoint time) const { return (time - start_) 
 
 void TimerWheel::insert(Timer& timer, TimePoint deadline) {
   timer.unlink();
-  // Rounded up, so that a timer never fires early.
-  timer.tick_ = std::max(tick_of(deadline + kTick - Duration(1)), current_ + 1);
+  // Rounded up, so that a timer never fires early; a deadline may be TimePoint::max().
+  const TimePoint rounded = std::min(deadline, TimePoint::max() - kTick) + kTick - Duration(1);
+  timer.tick_ = std::max(tick_of(rounded), current_ + 1);
   slots_[static_cast<std::size_t>(timer.tick_) % kSlots].push_back(timer);
 }
 

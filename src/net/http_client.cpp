@@ -1,0 +1,311 @@
+#include "net/http_client.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "net/event.hpp"
+#include "net/http1_head.hpp"
+#include "net/http1_response_reader.hpp"
+
+namespace fairlead::net::http {
+namespace {
+
+constexpr std::size_t kReadBuffer = 64 * 1024;
+// Bytes read from one connection before others get their turn.
+constexpr std::size_t kReadBudget = 1024 * 1024;
+
+bool is_visible(std::string_view text) {
+  return !text.empty() && std::ranges::none_of(text, [](char c) {
+    return static_cast<unsigned char>(c) <= ' ' || c == '\x7f';
+  });
+}
+
+// Cannot be taken apart into something that was not meant.
+bool is_safe(const ClientRequest& request) {
+  return is_visible(request.method) && is_visible(request.target) &&
+         std::ranges::all_of(request.headers, [](const Header& header) {
+           return is_visible(header.name) && !header.name.contains(':');
+         });
+}
+
+std::string request_head(const ClientRequest& request, std::string_view host) {
+  std::string out;
+  out.reserve(512);
+  out.append(request.method).append(" ").append(request.target).append(" HTTP/1.1\r\n");
+  append_field(out, "host", host);
+  for (const Header& header : request.headers) {
+    if (!is_writers_field(header.name) && header.name != "host") {
+      append_field(out, header.name, header.value);
+    }
+  }
+  if (!request.body.empty() || (request.method != "GET" && request.method != "HEAD")) {
+    append_field(out, "content-length", fmt::format_int(request.body.size()).c_str());
+  }
+  return out.append("\r\n");
+}
+
+// One connection to the server, in use by one task or parked in the pool.
+class Connection final : public StreamHandler, public Flushable {
+ public:
+  explicit Connection(std::unique_ptr<Stream> connected) : stream(std::move(connected)) {
+    stream->set_handler(this);
+  }
+
+  void on_readable() override {
+    if (on_parked) {
+      on_parked(*this);  // destroys this object
+    } else {
+      ready.set();
+    }
+  }
+  void on_writable() override { ready.set(); }
+  void flush() override { ready.set(); }
+
+  std::unique_ptr<Stream> stream;
+  Event ready;
+  TimePoint parked_at;
+  std::function<void(Connection&)> on_parked;  // set while parked
+};
+
+}  // namespace
+
+class Client::Impl {
+ public:
+  Impl(Dialer& dialer, std::string host, std::vector<Address> addresses, ClientLimits limits)
+      : dialer_(dialer),
+        host_(std::move(host)),
+        addresses_(std::move(addresses)),
+        limits_(limits),
+        sweep_([this] { drop_expired(); }) {}
+
+  Task<Result<ClientResponse>> send(ClientRequest request, TimePoint deadline,
+                                    ResponseReader::OnBody on_body);
+
+ private:
+  Task<Result<std::unique_ptr<Connection>>> dial(TimePoint deadline);
+  Task<Result<>> exchange(Connection& connection, const ClientRequest& request,
+                          ResponseReader& reader, bool& sent, TimePoint deadline);
+  // What stopped a pass over a connection.
+  enum class Pass : std::uint8_t { Blocked, OutOfBudget, Done };
+  Result<Pass> read(Connection& connection, ResponseReader& reader);
+  Result<Pass> read_into(Connection& connection, ResponseReader& reader, std::span<char> buffer);
+  std::unique_ptr<Connection> take_parked();
+  void park(std::unique_ptr<Connection> connection);
+  void drop(Connection& connection);
+  void drop_expired();
+  std::unexpected<Error> late() const {
+    return fail(ErrorCode::EngineSilent, fmt::format("{} did not answer in time", host_));
+  }
+
+  Dialer& dialer_;
+  std::string host_;
+  std::vector<Address> addresses_;
+  ClientLimits limits_;
+  std::unique_ptr<char[]> buffer_;                   // lent to one pass at a time
+  std::vector<std::unique_ptr<Connection>> parked_;  // longest parked first
+  Timer sweep_;
+};
+
+Task<Result<std::unique_ptr<Connection>>> Client::Impl::dial(TimePoint deadline) {
+  Error last{ErrorCode::EngineUnreachable, fmt::format("{} has no address", host_), {}};
+  for (std::size_t i = 0; i < addresses_.size(); ++i) {
+    // Each address gets its share of the time that is left, so that a dead one costs no more.
+    const TimePoint now = Reactor::current()->now();
+    const auto left = static_cast<Duration::rep>(addresses_.size() - i);
+    auto stream = co_await dialer_.connect(addresses_[i], now + (deadline - now) / left);
+    if (stream) {
+      co_return std::make_unique<Connection>(std::move(*stream));
+    }
+    last = std::move(stream.error());
+  }
+  co_return std::unexpected(std::move(last));
+}
+
+Task<Result<ClientResponse>> Client::Impl::send(ClientRequest request, TimePoint deadline,
+                                                ResponseReader::OnBody on_body) {
+  if (!is_safe(request)) {
+    co_return fail(ErrorCode::Internal, "a request line or header name holds a control character");
+  }
+  std::unique_ptr<Connection> connection = take_parked();
+  bool reused = connection != nullptr;
+  while (true) {
+    if (!connection) {
+      auto dialed = co_await dial(deadline);
+      if (!dialed) {
+        co_return std::unexpected(std::move(dialed.error()));
+      }
+      connection = std::move(*dialed);
+    }
+    ResponseReader reader(limits_, request.method == "HEAD", on_body ? &on_body : nullptr);
+    bool sent = false;
+    auto result = co_await exchange(*connection, request, reader, sent, deadline);
+    if (result) {
+      if (sent && reader.reusable()) {
+        park(std::move(connection));
+      }
+      co_return std::move(reader.response());
+    }
+    connection.reset();
+    if (!reused || reader.begun() || result.error().code != ErrorCode::EngineDisconnected) {
+      co_return std::unexpected(std::move(result.error()));
+    }
+    // The server has closed a connection that was idle; that says nothing about the request.
+    reused = false;
+  }
+}
+
+Task<Result<>> Client::Impl::exchange(Connection& connection, const ClientRequest& request,
+                                      ResponseReader& reader, bool& sent, TimePoint deadline) {
+  const std::string head = request_head(request, host_);
+  const std::size_t total = head.size() + request.body.size();
+  std::size_t offset = 0;
+  int write_error = 0;
+  while (true) {
+    connection.ready.reset();
+    while (offset < total && write_error == 0) {
+      std::array<iovec, 2> pieces;
+      std::size_t count = 0;
+      if (offset < head.size()) {
+        pieces[count++] = {const_cast<char*>(head.data()) + offset, head.size() - offset};
+      }
+      const std::size_t body_offset = offset - std::min(offset, head.size());
+      if (body_offset < request.body.size()) {
+        pieces[count++] = {const_cast<char*>(request.body.data()) + body_offset,
+                           request.body.size() - body_offset};
+      }
+      const IoResult result = connection.stream->write({pieces.data(), count});
+      if (result.status == IoResult::Status::Failed) {
+        write_error = result.error;  // an answer may have arrived all the same
+      } else if (result.status != IoResult::Status::Ok || result.bytes == 0) {
+        break;
+      } else {
+        offset += result.bytes;
+      }
+    }
+    sent = offset == total;
+    const auto pass = read(connection, reader);
+    if (!pass) {
+      co_return std::unexpected(pass.error());
+    }
+    if (*pass == Pass::Done) {
+      co_return Result<>();
+    }
+    if (write_error != 0) {
+      co_return fail(ErrorCode::EngineDisconnected,
+                     fmt::format("sending to {} failed: {}", host_, std::strerror(write_error)));
+    }
+    if (Reactor::current()->now() >= deadline) {
+      co_return late();
+    }
+    if (*pass == Pass::OutOfBudget) {
+      connection.ready.reset();
+      Reactor::current()->flush_later(connection);
+    }
+    if (!co_await connection.ready.wait_until(deadline)) {
+      co_return late();
+    }
+  }
+}
+
+Result<Client::Impl::Pass> Client::Impl::read(Connection& connection, ResponseReader& reader) {
+  // A body callback may start another request on this stack; that one finds no buffer here.
+  auto buffer = buffer_ ? std::move(buffer_) : std::make_unique<char[]>(kReadBuffer);
+  auto pass = read_into(connection, reader, {buffer.get(), kReadBuffer});
+  buffer_ = std::move(buffer);
+  return pass;
+}
+
+Result<Client::Impl::Pass> Client::Impl::read_into(Connection& connection, ResponseReader& reader,
+                                                   std::span<char> buffer) {
+  std::size_t budget = kReadBudget;
+  while (budget > 0) {
+    const IoResult result = connection.stream->read(buffer);
+    switch (result.status) {
+      case IoResult::Status::Ok:
+        budget -= std::min(budget, result.bytes);
+        if (auto fed = reader.feed({buffer.data(), result.bytes}); !fed) {
+          return std::unexpected(std::move(fed.error()));
+        }
+        break;
+      case IoResult::Status::WouldBlock: return Pass::Blocked;
+      case IoResult::Status::Eof:
+        if (auto ended = reader.end(); !ended) {
+          return std::unexpected(std::move(ended.error()));
+        }
+        break;
+      case IoResult::Status::Failed:
+        return fail(ErrorCode::EngineDisconnected, fmt::format("the connection to {} broke: {}",
+                                                               host_, std::strerror(result.error)));
+    }
+    if (reader.done()) {
+      return Pass::Done;
+    }
+  }
+  return Pass::OutOfBudget;
+}
+
+std::unique_ptr<Connection> Client::Impl::take_parked() {
+  drop_expired();
+  if (parked_.empty()) {
+    return nullptr;
+  }
+  auto connection = std::move(parked_.back());
+  parked_.pop_back();
+  connection->on_parked = nullptr;
+  return connection;
+}
+
+void Client::Impl::park(std::unique_ptr<Connection> connection) {
+  char byte = 0;
+  if (parked_.size() >= limits_.idle_connections ||
+      connection->stream->read({&byte, 1}).status != IoResult::Status::WouldBlock) {
+    return;  // the end has arrived already, and its edge is gone
+  }
+  connection->parked_at = Reactor::current()->now();
+  connection->on_parked = [this](Connection& gone) { drop(gone); };
+  parked_.push_back(std::move(connection));
+  if (!sweep_.armed()) {
+    sweep_.arm(limits_.idle_timeout);
+  }
+}
+
+void Client::Impl::drop(Connection& connection) {
+  const auto place = std::ranges::find(parked_, &connection, &std::unique_ptr<Connection>::get);
+  if (place != parked_.end()) {
+    // Its callback is on the stack.
+    Reactor::current()->destroy_later(std::move(*place));
+    parked_.erase(place);
+  }
+}
+
+void Client::Impl::drop_expired() {
+  const TimePoint limit = Reactor::current()->now() - limits_.idle_timeout;
+  const auto kept = std::ranges::find_if(
+      parked_, [&](const auto& connection) { return connection->parked_at > limit; });
+  parked_.erase(parked_.begin(), kept);
+  if (parked_.empty()) {
+    sweep_.cancel();
+  } else {
+    sweep_.arm_at(parked_.front()->parked_at + limits_.idle_timeout);
+  }
+}
+
+Client::Client(Dialer& dialer, std::string host, std::vector<Address> addresses,
+               ClientLimits limits)
+    : impl_(std::make_unique<Impl>(dialer, std::move(host), std::move(addresses), limits)) {}
+
+Client::~Client() = default;
+
+Task<Result<ClientResponse>> Client::send(ClientRequest request, TimePoint deadline) {
+  return impl_->send(std::move(request), deadline, {});
+}
+
+Task<Result<ClientResponse>> Client::stream(ClientRequest request, TimePoint deadline,
+                                            std::function<void(std::string_view)> on_body) {
+  return impl_->send(std::move(request), deadline, std::move(on_body));
+}
+
+}  // namespace fairlead::net::http
