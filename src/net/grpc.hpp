@@ -141,7 +141,7 @@ class ServerCall {
 
   /// The request message.
   std::string_view request() const { return request_; }
-  /// The value of a metadata key (lower-case), if any.
+  /// The value of a metadata key (lower-case), if any; as it was sent, so `-bin` values are base64.
   std::optional<std::string_view> metadata(std::string_view name) const {
     return exchange_.request().headers.find(name);
   }
@@ -169,12 +169,20 @@ class Service {
   using Method = std::function<Task<>(ServerCall&)>;
   /// Adds a method: `path` is `/package.Service/Method`.
   void add(std::string path, Method method);
+  /// Requests above `bytes` end with OUT_OF_RANGE, as tonic's do. Without it only the server's body
+  /// limit holds, with RESOURCE_EXHAUSTED.
+  void limit_requests(std::size_t bytes) { max_request_bytes_ = bytes; }
   /// The handler; the service must outlive the server.
   http::Handler handler();
 
  private:
   Task<> serve(http::Exchange& exchange);
+  const Method* find(std::string_view path) const;
+  static bool read_request(ServerCall& call, std::size_t max_bytes);
+  static Task<> run(const Method& method, ServerCall& call);
+
   std::vector<std::pair<std::string, Method>> methods_;
+  std::size_t max_request_bytes_ = 0xffffffff;
 };
 
 }  // namespace fairlead::net::grpc

@@ -197,7 +197,7 @@ struct Session::Callbacks {
   }
 
   static int on_sent(nghttp2_session* session, const nghttp2_frame* frame, void* user_data) {
-    if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
+    if (frame->hd.type == NGHTTP2_HEADERS) {
       if (SessionStream* const stream = find(session, frame->hd.stream_id)) {
         self(user_data).on_headers_sent(*stream);
       }
@@ -325,8 +325,8 @@ void Session::begin(std::string_view already_read) {
   submit_settings();
   Reactor::current()->flush_later(*this);
   stream_->set_handler(this);
-  if (!already_read.empty()) {
-    feed(already_read);
+  if (already_read.empty() || feed(already_read)) {
+    read_some();
   }
 }
 

@@ -123,7 +123,7 @@ class Session : protected StreamHandler, protected Flushable {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Sends the settings, handles `already_read` and listens.
+  /// Sends the settings, handles `already_read`, listens, and reads what has already come.
   void begin(std::string_view already_read = {});
   /// Ends the connection: streams get `on_closed(lost)`, then `on_lost` is called. Once.
   void close(std::string_view reason);
@@ -164,6 +164,8 @@ class Session : protected StreamHandler, protected Flushable {
   std::uint64_t collected() const { return collected_; }
   /// Bytes taken by the transport.
   std::uint64_t written() const { return written_; }
+  /// True while the transport takes no more bytes.
+  bool blocked() const { return blocked_; }
   /// The transport.
   Stream& transport() { return *stream_; }
 
@@ -175,7 +177,7 @@ class Session : protected StreamHandler, protected Flushable {
   virtual void on_settings() {}
   /// The peer sent GOAWAY.
   virtual void on_goaway(ErrorCode code) { static_cast<void>(code); }
-  /// The header block that began `stream` was collected for sending.
+  /// A header block of `stream` was collected for sending; inside nghttp2.
   virtual void on_headers_sent(SessionStream& stream) { static_cast<void>(stream); }
   /// A stream has ended; called after its own `on_closed`.
   virtual void on_stream_gone() {}
