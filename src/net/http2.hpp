@@ -191,6 +191,8 @@ class Session : protected StreamHandler, protected Flushable {
  private:
   struct Callbacks;
 
+  static constexpr std::size_t kWriteBytes = 256 * 1024;  // collected for one write
+
   void submit_settings();
   void read_some();
   bool feed(std::string_view bytes);
