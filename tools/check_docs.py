@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Fails on public declarations in src/**/*.hpp that have no `///` comment.
 
-Looked at: types, functions, constants, aliases and enum values at namespace level, and the public
-(and protected) members of classes. Exempt: constructors, destructors and operators that are
+Looked at: types, functions, constants, aliases and enum values at namespace level, the public
+members of classes and their protected functions. Exempt: constructors, destructors and operators that are
 defaulted, deleted or copy and move; overrides; the coroutine protocol; `detail` and unnamed
 namespaces; friends. Overloads that follow a documented one at once share its comment; enum values
 written several to a line (Unicode's categories, say) share the enum's.
@@ -110,6 +110,8 @@ class Visitor:
         if cursor.access_specifier == AccessSpecifier.PRIVATE or is_special(cursor):
             return covered
         if is_forward(cursor) or cursor.spelling in PROTOCOL:
+            return covered
+        if cursor.kind == CursorKind.FIELD_DECL and cursor.access_specifier == AccessSpecifier.PROTECTED:
             return covered
         parent = cursor.semantic_parent
         lexical = cursor.lexical_parent

@@ -139,23 +139,24 @@ def run_commands(stage: Stage, name: str) -> str:
         try:
             code = child.wait(max(1.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            end_group(child)
             return "TIMEOUT"
-        except BaseException:
+        finally:
             end_group(child)
-            raise
         if code != 0:
             return "FAILED"
     return "ok"
 
 
 def end_group(child: subprocess.Popen) -> None:
-    """Ends what the stage started: politely, then at once."""
+    """Ends what is left of a command and of all it started: politely, then at once."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(child.pid, number)
+        except ProcessLookupError:
+            return
+        try:
             child.wait(10)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
+        except subprocess.TimeoutExpired:
             continue
 
 

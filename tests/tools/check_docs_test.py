@@ -47,6 +47,7 @@ def test_missing_comment_is_found(tmp_path, text, names):
     "  C& operator=(C&&) noexcept;\n  ~C();\n\n private:\n  int x_ = 0;\n  void f();\n};",
     "/// A.\nstruct A {\n  virtual ~A() = default;\n  /// F.\n  virtual int f() = 0;\n};\n"
     "/// B.\nstruct B final : A {\n  int f() override;\n};",
+    "/// C.\nclass C { protected: int x_ = 0; };",
     "/// C.\nclass C { struct In { int x; }; };",
     "namespace detail { int f(); struct S { int x; }; }",
     "class Later;\nenum class Kind : int;",
