@@ -8,6 +8,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "base/utf8.hpp"
 
@@ -37,6 +38,10 @@ const Value* Object::find(std::string_view key) const {
     }
   }
   return nullptr;
+}
+
+Value* Object::find(std::string_view key) {
+  return const_cast<Value*>(std::as_const(*this).find(key));
 }
 
 void Object::set(std::string key, Value value) {

@@ -33,6 +33,8 @@ class Object {
 
   /// The member's value, or null when there is none.
   const Value* find(std::string_view key) const;
+  /// The member's value, for changing it, or null.
+  Value* find(std::string_view key);
   /// Sets or replaces a member.
   void set(std::string key, Value value);
   /// Removes a member; true when it was there.

@@ -1,0 +1,117 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <limits>
+
+#include "api/openai/request_parser.hpp"
+
+namespace fairlead::api::openai {
+namespace {
+
+/// Marks a rank as not given.
+constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
+
+template <class T>
+std::optional<T> parse_unsigned(std::string_view text) {
+  T value = 0;
+  const auto* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  if (text.empty() || parsed.ec != std::errc() || parsed.ptr != end) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+/// The first of the names that the request carries.
+std::optional<std::string_view> find_header(const net::http::HeaderList& headers,
+                                            std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names) {
+    if (const auto value = headers.find(name)) {
+      return value;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void RequestParser::read_nvext(std::string_view name) {
+  backend_instance_id_.reset();
+  decode_worker_id_.reset();
+  body_.data_parallel_rank.reset();
+  body_.annotate_request_id = false;
+  nvext_salt_.clear();
+  if (take_null() || !expect(name, JsonType::Object)) {
+    return;
+  }
+  reader_.object([this](std::string_view key) { read_nvext_member(key); });
+}
+
+void RequestParser::read_nvext_member(std::string_view key) {
+  constexpr std::int64_t kMaxId = std::numeric_limits<std::int64_t>::max();
+  const std::string path = fmt::format("nvext.{}", key.substr(0, 64));
+  if (key == "backend_instance_id") {
+    backend_instance_id_ = take_integer(path, 0, kMaxId);
+  } else if (key == "decode_worker_id") {
+    decode_worker_id_ = take_integer(path, 0, kMaxId);
+  } else if (key == "dp_rank") {
+    body_.data_parallel_rank = take_integer(path, 0, kNoRank);
+  } else if (key == "cache_salt") {
+    nvext_salt_ = take_string(path).value_or(std::string());
+  } else if (key == "annotations") {
+    read_annotations(path);
+  } else if (key == "agent_hints" || key == "request_timestamp_ms") {
+    reader_.skip();  // hints for scheduling: the output is the same without
+  } else if (key == "greed_sampling" || key == "use_raw_prompt") {
+    only_false(path);
+  } else if (key == "extra_fields" || key == "token_data" || key == "routing_constraints" ||
+             key == "router") {
+    only_empty(path);
+  } else if (key == "prefill_worker_id" || key == "prefill_dp_rank" ||
+             key == "max_thinking_tokens" || key == "metadata_upload") {
+    only_null(path);
+  } else {
+    unsupported(path, "there is no such key");
+  }
+}
+
+void RequestParser::read_annotations(std::string_view path) {
+  if (take_null() || !expect(path, JsonType::Array)) {
+    return;
+  }
+  reader_.array([&](std::size_t) {
+    if (!expect(path, JsonType::String)) {
+      return;
+    }
+    const std::string_view annotation = reader_.string();
+    if (annotation == "request_id") {
+      body_.annotate_request_id = true;
+    } else {
+      unsupported(path, fmt::format("annotation `{}`", annotation.substr(0, 64)));
+    }
+  });
+}
+
+void apply_headers(const net::http::HeaderList& headers, const ApiOptions& options,
+                   RequestBody& body) {
+  if (const auto tenant = headers.find("x-tenant-id"); tenant && !tenant->empty()) {
+    body.cache_salt = *tenant;
+  }
+  if (options.disable_nvext) {
+    return;
+  }
+  if (const auto text =
+          find_header(headers, {"x-dynamo-worker-instance-id", "x-worker-instance-id"})) {
+    if (const auto id = parse_unsigned<std::uint64_t>(*text)) {
+      body.worker_id = *id;
+    }
+  }
+  if (const auto text =
+          find_header(headers, {"x-dynamo-dp-rank", "x-dp-rank", "x-data-parallel-rank"})) {
+    if (const auto rank = parse_unsigned<std::uint32_t>(*text); rank && *rank != kNoRank) {
+      body.data_parallel_rank = *rank;
+    }
+  }
+}
+
+}  // namespace fairlead::api::openai

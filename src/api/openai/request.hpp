@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "api/json_reader.hpp"
+#include "api/options.hpp"
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "engine/request.hpp"
+#include "net/http.hpp"
+#include "observe/metrics.hpp"
+
+namespace fairlead::api::openai {
+
+/// One prompt of a completions request: text, or token ids used as they are.
+using Prompt = std::variant<std::string, std::vector<engine::TokenId>>;
+
+/// A chat or completions request as the client wrote it: every value of legal type and range, none
+/// resolved against a model yet. Absent optionals were absent or null.
+struct RequestBody {
+  observe::Endpoint endpoint = observe::Endpoint::ChatCompletions;  ///< Which of the two.
+  std::string model;                                                ///< Not blank.
+
+  bool stream = false;            ///< Answer as server-sent events.
+  bool include_usage = false;     ///< A last chunk with usage.
+  bool continuous_usage = false;  ///< Usage on every chunk as well.
+
+  std::uint32_t n = 1;                      ///< Answers per prompt.
+  std::optional<std::uint32_t> max_tokens;  ///< The completion's own limit wins in chat.
+  std::uint32_t min_tokens = 0;             ///< No end before this many.
+  std::optional<float> temperature;         ///< 0 … 2.
+  std::optional<float> top_p;               ///< Above 0, at most 1.
+  std::optional<std::uint32_t> top_k;       ///< 0 = off.
+  std::optional<float> min_p;               ///< 0 … 1.
+  std::optional<float> presence_penalty;    ///< −2 … 2.
+  std::optional<float> frequency_penalty;   ///< −2 … 2.
+  std::optional<float> repetition_penalty;  ///< Above 0.
+  std::optional<std::int64_t> seed;         ///< Any.
+  std::vector<std::pair<engine::TokenId, float>> logit_bias;      ///< −100 … 100 each.
+  std::vector<engine::TokenId> allowed_token_ids;                 ///< Empty = all.
+  std::vector<std::vector<engine::TokenId>> bad_words_token_ids;  ///< None empty.
+  std::vector<std::string> bad_words;                             ///< None empty.
+  std::vector<std::string> stop;                                  ///< At most 32, none empty.
+  std::vector<engine::TokenId> stop_token_ids;                    ///< Also from integer `stop`.
+  bool ignore_eos = false;                                        ///< Concerns EOS only.
+  bool include_stop = false;                                      ///< Keep the matched stop.
+  bool skip_special_tokens = true;                                ///< Leave special tokens out.
+  std::optional<bool> add_special_tokens;                         ///< Default by endpoint.
+  std::optional<std::int64_t> truncate_prompt_tokens;             ///< −1 = to what fits.
+  bool truncate_right = false;                                    ///< Cut the end, not the start.
+
+  std::int32_t priority = 0;                        ///< Lower runs earlier.
+  std::string cache_salt;                           ///< Empty = none.
+  std::string session_id;                           ///< Empty = none.
+  std::string request_id;                           ///< Names the answer; empty = made here.
+  std::optional<std::uint64_t> worker_id;           ///< Pinned by the client.
+  std::optional<std::uint32_t> data_parallel_rank;  ///< Pinned by the client.
+  bool annotate_request_id = false;                 ///< Send the internal id as an SSE event first.
+
+  json::Value messages;                 ///< Chat: an array of checked messages, not empty.
+  json::Value documents;                ///< Chat: an array of objects, or null.
+  json::Object template_kwargs;         ///< Chat: further variables of the template.
+  bool add_generation_prompt = true;    ///< Chat.
+  bool continue_final_message = false;  ///< Chat.
+
+  std::vector<Prompt> prompts;  ///< Completions: at least one.
+};
+
+/// Most choices of one request: prompts × n.
+inline constexpr std::uint32_t kMaxChoices = 128;
+/// Most stop strings, and most stop token ids in `stop`.
+inline constexpr std::size_t kMaxStops = 32;
+
+/// Parses and checks a body. Every error is the client's, names the field (`param`) and says the
+/// rule.
+Result<RequestBody> parse_request(observe::Endpoint endpoint, JsonReader& reader,
+                                  const std::string& body, const ApiOptions& options);
+
+/// Lets routing headers win over the body's `nvext`; values that do not parse are ignored.
+/// `options.disable_nvext` leaves the tenant's cache salt only.
+void apply_headers(const net::http::HeaderList& headers, const ApiOptions& options,
+                   RequestBody& body);
+
+/// Checks the messages of a chat; `messages` must be an array. The error names the place.
+Result<> check_messages(json::Value& messages);
+
+}  // namespace fairlead::api::openai
