@@ -1,0 +1,148 @@
+#include "cli/command.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cli/arguments.hpp"
+#include "cli/config_file.hpp"
+
+namespace fairlead::cli {
+namespace {
+
+std::optional<std::string> process_environment(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+std::string overview(std::span<const Command> commands) {
+  std::string text =
+      "Usage: fairlead COMMAND [OPTIONS]\n\n"
+      "Stands between clients of the OpenAI API and a fleet of inference engines.\n\nCommands:\n";
+  for (const Command& command : commands) {
+    text += fmt::format("  {:<12} {}\n", command.name, command.summary);
+  }
+  text += "\n`fairlead COMMAND --help` lists a command's options.\n";
+  return text;
+}
+
+std::string_view config_path(const RawArguments& arguments, const OptionSpec& spec,
+                             std::string& storage) {
+  if (const auto flag = arguments.options.find(spec.name); flag != arguments.options.end()) {
+    return storage = flag->second.back();
+  }
+  if (const auto variable = process_environment(environment_name(spec))) {
+    return storage = *variable;
+  }
+  return {};
+}
+
+Result<Settings> resolve(const Command& command, const RawArguments& arguments) {
+  std::string path;
+  std::vector<ConfigEntry> entries;
+  if (const OptionSpec* spec = find_option(command.options, "config");
+      spec && !config_path(arguments, *spec, path).empty()) {
+    const Result<std::string> text = read_file(path);
+    if (!text) {
+      return std::unexpected(text.error());
+    }
+    // `config check` reads what `serve` would read.
+    Result<std::vector<ConfigEntry>> parsed =
+        parse_config(*text, command.name == "config" ? "serve" : command.name);
+    if (!parsed) {
+      return fail(ErrorCode::InvalidRequest, fmt::format("{}: {}", path, parsed.error().message));
+    }
+    entries = std::move(*parsed);
+  }
+  return Settings::resolve(command.options, arguments, process_environment, entries, path);
+}
+
+int run_command(const Command& command, const std::vector<std::string>& arguments) {
+  Result<RawArguments> raw = parse_arguments(command.options, arguments);
+  if (!raw) {
+    return report(command.name, raw.error());
+  }
+  if (raw->help) {
+    const std::string text =
+        help_text(command.name, command.summary, command.positional, command.options);
+    std::fputs(text.c_str(), stdout);
+    return kExitDone;
+  }
+  if (command.positional.empty() && !raw->positional.empty()) {
+    return report(command.name,
+                  {ErrorCode::InvalidRequest,
+                   fmt::format("unexpected argument `{}`; see --help", raw->positional.front()),
+                   {}});
+  }
+  const Result<Settings> settings = resolve(command, *raw);
+  return settings ? command.run(*settings) : report(command.name, settings.error());
+}
+
+}  // namespace
+
+int report(std::string_view command, const Error& error) {
+  std::string line = fmt::format("fairlead {}: {}", command, error.message);
+  for (char& c : line) {
+    c = c == '\n' || c == '\r' ? ' ' : c;
+  }
+  line.push_back('\n');
+  std::fputs(line.c_str(), stderr);
+  return error.code == ErrorCode::InvalidRequest ? kExitUsage : kExitFailed;
+}
+
+Result<std::string> read_file(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"),
+                                                             &std::fclose);
+  std::string text;
+  if (file) {
+    std::array<char, 16384> buffer;
+    std::size_t got = 0;
+    while ((got = std::fread(buffer.data(), 1, buffer.size(), file.get())) > 0) {
+      text.append(buffer.data(), got);
+    }
+  }
+  if (!file || std::ferror(file.get()) != 0) {
+    return fail(ErrorCode::InvalidRequest,
+                fmt::format("cannot read `{}`: {}", path, std::strerror(errno)));
+  }
+  return text;
+}
+
+int run_program(std::span<const Command> commands, int argc, const char* const* argv) {
+  const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
+  if (arguments.empty()) {
+    std::fputs(overview(commands).c_str(), stderr);
+    return kExitUsage;
+  }
+  const std::string& name = arguments.front();
+  if (name == "--help" || name == "-h" || name == "help") {
+    std::fputs(overview(commands).c_str(), stdout);
+    return kExitDone;
+  }
+  const std::string_view wanted = name == "--version" ? std::string_view("version") : name;
+  for (const Command& command : commands) {
+    if (command.name == wanted) {
+      return run_command(command, {arguments.begin() + 1, arguments.end()});
+    }
+  }
+  std::vector<std::string> names;
+  for (const Command& command : commands) {
+    names.emplace_back(command.name);
+  }
+  const std::string hint = closest_name(names, name);
+  std::fputs(fmt::format("fairlead: unknown command `{}`{}\n", name,
+                         hint.empty() ? std::string("; see fairlead --help")
+                                      : fmt::format("; did you mean `{}`?", hint))
+                 .c_str(),
+             stderr);
+  return kExitUsage;
+}
+
+}  // namespace fairlead::cli

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "cli/option_spec.hpp"
+#include "cli/settings.hpp"
+
+namespace fairlead::cli {
+
+/// Exit codes of the program.
+inline constexpr int kExitDone = 0;    ///< Did what was asked.
+inline constexpr int kExitFailed = 1;  ///< Failed at run time.
+inline constexpr int kExitUsage = 2;   ///< Wrong usage or configuration.
+
+/// One subcommand.
+struct Command {
+  std::string_view name;                 ///< As typed.
+  std::string_view summary;              ///< One line for help.
+  std::string_view positional;           ///< Placeholder of its arguments; empty = takes none.
+  std::span<const OptionSpec> options;   ///< Its rows of the option table.
+  int (*run)(const Settings& settings);  ///< Returns an exit code.
+};
+
+/// Finds the command that `argv` names, resolves its options and runs it. Prints help, and errors
+/// as one line on stderr.
+int run_program(std::span<const Command> commands, int argc, const char* const* argv);
+
+/// Writes `fairlead COMMAND: message` as one line to stderr; returns kExitUsage for
+/// `InvalidRequest`, else kExitFailed.
+int report(std::string_view command, const Error& error);
+
+/// Reads a whole file; the error names the file and the reason.
+Result<std::string> read_file(const std::string& path);
+
+}  // namespace fairlead::cli

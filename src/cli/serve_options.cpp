@@ -1,0 +1,163 @@
+#include "cli/serve_options.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "cli/command.hpp"
+#include "cli/engine_list.hpp"
+
+namespace fairlead::cli {
+namespace {
+
+net::Duration seconds_of(const Settings& settings, std::string_view name) {
+  return std::chrono::duration_cast<net::Duration>(
+      std::chrono::duration<double>(settings.number(name)));
+}
+
+std::size_t kib_of(const Settings& settings, std::string_view name) {
+  return static_cast<std::size_t>(settings.integer(name)) * 1024;
+}
+
+net::http::ServerLimits server_limits(const Settings& settings) {
+  net::http::ServerLimits limits;
+  limits.header_bytes = kib_of(settings, "http-header-limit-kb");
+  limits.body_bytes =
+      static_cast<std::size_t>(std::llround(settings.number("http-body-limit-mb") * 1024 * 1024));
+  limits.max_unsent_bytes = kib_of(settings, "slow-reader-limit-kb");
+  limits.header_timeout = seconds_of(settings, "http-header-timeout-secs");
+  limits.body_timeout = seconds_of(settings, "http-body-timeout-secs");
+  limits.idle_timeout = seconds_of(settings, "http-idle-timeout-secs");
+  limits.slow_reader_timeout = seconds_of(settings, "slow-reader-timeout-secs");
+  limits.max_streams = static_cast<std::uint32_t>(settings.integer("http2-max-streams"));
+  limits.allow_half_close = settings.flag("http-allow-half-close");
+  limits.socket.user_timeout = seconds_of(settings, "tcp-user-timeout-secs");
+  return limits;
+}
+
+void set_fleet_timing(const Settings& settings, fleet::DirectFleetOptions& fleet) {
+  fleet.startup_deadline = seconds_of(settings, "engine-startup-timeout-secs");
+  fleet.attempt_timeout = seconds_of(settings, "engine-probe-timeout-secs");
+  fleet.retry_interval = seconds_of(settings, "engine-retry-interval-secs");
+  fleet.health_interval = seconds_of(settings, "engine-health-interval-secs");
+  fleet.health_timeout = seconds_of(settings, "engine-health-timeout-secs");
+  fleet.resolve_interval = seconds_of(settings, "engine-resolve-interval-secs");
+}
+
+api::ApiOptions api_options(const Settings& settings) {
+  api::ApiOptions api;
+  api.ignore_unsupported_fields = settings.flag("ignore-unsupported-fields");
+  api.force_include_usage = settings.flag("force-include-usage");
+  api.disable_nvext = settings.flag("disable-nvext");
+  api.overload_status = static_cast<int>(settings.integer("overload-status"));
+  api.retry_after = static_cast<std::uint32_t>(settings.integer("retry-after-secs"));
+  api.keep_alive = std::chrono::milliseconds(settings.integer("sse-keep-alive-ms"));
+  api.access_log = settings.flag("access-log");
+  return api;
+}
+
+/// The object of `--default-sampling-params`: JSON, or `@FILE`.
+Result<json::Value> default_sampling(const Settings& settings) {
+  constexpr std::string_view kName = "default-sampling-params";
+  std::string text = settings.text(kName);
+  if (text.empty()) {
+    return json::Value();
+  }
+  if (text.starts_with('@')) {
+    Result<std::string> file = read_file(text.substr(1));
+    if (!file) {
+      return fail(ErrorCode::InvalidRequest,
+                  fmt::format("{}: {}", settings.origin(kName), file.error().message));
+    }
+    text = std::move(*file);
+  }
+  Result<json::Value> value = json::parse(text);
+  if (!value || !value->as_object()) {
+    return fail(ErrorCode::InvalidRequest,
+                fmt::format("{}: not a JSON object{}", settings.origin(kName),
+                            value ? std::string() : ": " + value.error().message));
+  }
+  return value;
+}
+
+Result<routing::RouterMode> router_mode(const Settings& settings) {
+  const std::string& text = settings.text("router-mode");
+  if (const auto mode = routing::parse_router_mode(text)) {
+    return *mode;
+  }
+  const std::string origin =
+      settings.given("router-mode") ? settings.origin("router-mode") : "--router-mode";
+  return fail(ErrorCode::InvalidRequest,
+              fmt::format("{}: mode `{}` is {}; choose one of round-robin, random, power-of-two, "
+                          "least-loaded, direct",
+                          origin, text, text == "kv" ? "not supported yet" : "unknown"));
+}
+
+}  // namespace
+
+std::size_t usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) {
+    return 1;
+  }
+  return static_cast<std::size_t>(std::max(1, CPU_COUNT(&set)));
+}
+
+Result<ServeOptions> serve_options(const Settings& settings) {
+  ServeOptions options;
+  Result<std::vector<fleet::Endpoint>> engines = select_engines(settings);
+  if (!engines) {
+    return std::unexpected(engines.error());
+  }
+  options.fleet.engines = std::move(*engines);
+  set_fleet_timing(settings, options.fleet);
+  const Result<routing::RouterMode> mode = router_mode(settings);
+  if (!mode) {
+    return std::unexpected(mode.error());
+  }
+  options.router_mode = *mode;
+  options.router_seed = settings.given("router-seed")
+                            ? static_cast<std::uint64_t>(settings.integer("router-seed"))
+                            : std::random_device{}();
+  Result<json::Value> sampling = default_sampling(settings);
+  if (!sampling) {
+    return std::unexpected(sampling.error());
+  }
+  options.default_sampling = std::move(*sampling);
+  options.fleet.model_name = settings.text("model-name");
+  if (settings.given("model-name") &&
+      options.fleet.model_name.find_first_not_of(" \t") == std::string::npos) {
+    return fail(ErrorCode::InvalidRequest,
+                fmt::format("{}: the name is blank", settings.origin("model-name")));
+  }
+  if (!log::parse_level(settings.text("log-level"), options.log_level)) {
+    return fail(ErrorCode::InvalidRequest, "--log-level: unknown level");
+  }
+  options.http_host = settings.text("http-host");
+  options.http_port = static_cast<std::uint16_t>(settings.integer("http-port"));
+  const std::size_t cores = usable_cores();
+  const auto threads = static_cast<std::size_t>(settings.integer("threads"));
+  options.threads = threads == 0 ? cores : threads;
+  const auto cpu_threads = static_cast<std::size_t>(settings.integer("cpu-threads"));
+  options.cpu_threads = cpu_threads == 0 ? std::max<std::size_t>(1, cores / 2) : cpu_threads;
+  options.cpu_queue = static_cast<std::size_t>(settings.integer("cpu-queue"));
+  options.fd_limit = static_cast<std::uint64_t>(settings.integer("fd-limit"));
+  options.drain_timeout = seconds_of(settings, "graceful-shutdown-timeout-secs");
+  options.limits = server_limits(settings);
+  options.service.inline_prompt_bytes =
+      static_cast<std::size_t>(settings.integer("inline-prompt-bytes"));
+  options.service.stream_timeout = seconds_of(settings, "stream-timeout-secs");
+  options.service.max_attempts = static_cast<std::uint32_t>(settings.integer("max-attempts"));
+  options.api = api_options(settings);
+  options.api.high_mark_bytes = options.limits.high_mark_bytes;
+  options.metrics_prefix = settings.text("metrics-prefix");
+  options.model_path = settings.text("model-path");
+  options.generation_config = settings.text("generation-config");
+  return options;
+}
+
+}  // namespace fairlead::cli

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "api/options.hpp"
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/log.hpp"
+#include "cli/settings.hpp"
+#include "fleet/direct_fleet.hpp"
+#include "net/http_server.hpp"
+#include "routing/router.hpp"
+#include "serving/service.hpp"
+
+namespace fairlead::cli {
+
+/// Everything `serve` is composed from, checked.
+struct ServeOptions {
+  std::string http_host;                    ///< Numeric or a name.
+  std::uint16_t http_port = 0;              ///< 0 takes a free one.
+  std::size_t threads = 1;                  ///< Reactors.
+  std::size_t cpu_threads = 1;              ///< Threads of the pool for large prompts.
+  std::size_t cpu_queue = 256;              ///< Jobs that may wait for them.
+  std::uint64_t fd_limit = 0;               ///< Wanted soft limit of open files; 0 leaves it.
+  net::Duration drain_timeout{};            ///< Time for running answers after SIGTERM.
+  log::Level log_level = log::Level::Info;  ///< Severity from which lines are written.
+
+  net::http::ServerLimits limits;   ///< Of every reactor's server.
+  fleet::DirectFleetOptions fleet;  ///< Engines and how they are watched.
+  serving::ServiceOptions service;  ///< Of every reactor's pipeline.
+  api::ApiOptions api;              ///< Of the client APIs.
+  routing::RouterMode router_mode = routing::RouterMode::RoundRobin;  ///< How workers are chosen.
+  std::uint64_t router_seed = 0;                                      ///< Of the random modes.
+  std::string metrics_prefix;                                         ///< Of every metric.
+
+  std::string model_path;         ///< Empty: what the first engine reports.
+  std::string generation_config;  ///< `auto`, `none` or a folder.
+  json::Value default_sampling;   ///< Object or null.
+};
+
+/// Checks what the table alone cannot. Errors are wrong usage, one line.
+Result<ServeOptions> serve_options(const Settings& settings);
+
+/// Cores this process may run on, at least 1.
+std::size_t usable_cores();
+
+}  // namespace fairlead::cli
