@@ -71,7 +71,10 @@ void GenerateCall::on_end(const net::grpc::Status& status) {
       retry_older_service()) {
     return;
   }
-  if (status.ok()) {
+  // OK, or no status at all behind proper messages: the stream was cut short.
+  const bool no_status = status.code == net::grpc::StatusCode::Unknown &&
+                         status.origin == net::grpc::Status::Origin::Client;
+  if (status.ok() || (no_status && translator_.started())) {
     fail_stream(Error{ErrorCode::EngineDisconnected,
                       "GenerateStream: the stream ended before its terminal message (OK)",
                       {}});

@@ -28,7 +28,10 @@ ErrorCode error_code(const Status& status) {
   switch (status.origin) {
     case Status::Origin::Server: return server_code(status.code);
     case Status::Origin::Connect:
-      return late ? ErrorCode::EngineConnectTimeout : ErrorCode::EngineUnreachable;
+      // Exhausted: too many calls of this very process wait for a connection.
+      return late                                           ? ErrorCode::EngineConnectTimeout
+             : status.code == StatusCode::ResourceExhausted ? ErrorCode::EngineExhausted
+                                                            : ErrorCode::EngineUnreachable;
     case Status::Origin::Connection: return ErrorCode::EngineDisconnected;
     case Status::Origin::Client:
       if (late) {
