@@ -1,0 +1,182 @@
+#include "mock/block_pool.hpp"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace fairlead::mock {
+
+void extend_block_hashes(std::vector<std::uint64_t>& hashes, std::span<const TokenId> tokens,
+                         std::size_t block_size, const CacheKey& key) {
+  // Hashes are never compared between engines, but equal content must give equal hashes in every
+  // process, as vLLM's do; so the seeds are fixed.
+  constexpr std::uint64_t kRoot = 0x6661697273656564ULL;
+  const std::uint64_t lora = key.lora.empty() ? 0 : XXH3_64bits(key.lora.data(), key.lora.size());
+  while ((hashes.size() + 1) * block_size <= tokens.size()) {
+    const std::size_t begin = hashes.size() * block_size;
+    std::uint64_t seed = hashes.empty() ? kRoot : hashes.back();
+    if (hashes.empty() && !key.salt.empty()) {
+      seed ^= XXH3_64bits_withSeed(key.salt.data(), key.salt.size(), 1);
+    }
+    const std::span<const TokenId> block = tokens.subspan(begin, block_size);
+    hashes.push_back(XXH3_64bits_withSeed(block.data(), block.size_bytes(), seed ^ lora));
+  }
+}
+
+BlockPool::BlockPool(std::size_t blocks, std::size_t block_size, bool caching)
+    : blocks_(std::max<std::size_t>(blocks, 2)), block_size_(block_size), caching_(caching) {
+  for (std::size_t id = 1; id < blocks_.size(); ++id) {
+    push_free(static_cast<BlockId>(id));
+  }
+}
+
+void BlockPool::push_free(BlockId id) {
+  const BlockId last = blocks_[kNone].previous;
+  blocks_[id].previous = last;
+  blocks_[id].next = kNone;
+  blocks_[last].next = id;
+  blocks_[kNone].previous = id;
+  ++free_;
+}
+
+void BlockPool::unlink_free(BlockId id) {
+  Block& block = blocks_[id];
+  blocks_[block.previous].next = block.next;
+  blocks_[block.next].previous = block.previous;
+  block.previous = block.next = kNone;
+  --free_;
+}
+
+std::vector<BlockId> BlockPool::find_prefix(std::span<const std::uint64_t> hashes) const {
+  std::vector<BlockId> found;
+  for (const std::uint64_t hash : hashes) {
+    const auto it = by_hash_.find(hash);
+    if (it == by_hash_.end()) {
+      break;
+    }
+    found.push_back(it->second.oldest);
+  }
+  return found;
+}
+
+void BlockPool::acquire(std::span<const BlockId> blocks) {
+  for (const BlockId id : blocks) {
+    if (blocks_[id].references++ == 0) {
+      unlink_free(id);
+    }
+  }
+}
+
+bool BlockPool::allocate(std::size_t count, std::vector<BlockId>& out) {
+  if (count > free_) {
+    return false;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const BlockId id = blocks_[kNone].next;
+    unlink_free(id);
+    evict(id);
+    blocks_[id].references = 1;
+    out.push_back(id);
+  }
+  return true;
+}
+
+void BlockPool::release(std::span<const BlockId> blocks) {
+  for (auto it = blocks.rbegin(); it != blocks.rend(); ++it) {
+    if (--blocks_[*it].references == 0) {
+      push_free(*it);
+    }
+  }
+}
+
+void BlockPool::store(std::span<const BlockId> blocks, std::span<const std::uint64_t> hashes,
+                      std::span<const TokenId> tokens, std::size_t first, std::size_t last,
+                      const CacheKey& key) {
+  if (!caching_ || first >= last) {
+    return;
+  }
+  BlocksStored event;
+  event.key = key;
+  for (std::size_t i = first; i < last; ++i) {
+    Block& block = blocks_[blocks[i]];
+    const std::span<const TokenId> content = tokens.subspan(i * block_size_, block_size_);
+    block.content.hash = hashes[i];
+    block.content.parent = i == 0 ? std::nullopt : std::optional(hashes[i - 1]);
+    block.content.tokens.assign(content.begin(), content.end());
+    block.content.key = key;
+    index(blocks[i]);
+    if (recording_) {
+      event.hashes.push_back(hashes[i]);
+      event.tokens.insert(event.tokens.end(), content.begin(), content.end());
+    }
+  }
+  if (recording_) {
+    event.parent = first == 0 ? std::nullopt : std::optional(hashes[first - 1]);
+    events_.push_back(std::move(event));
+  }
+}
+
+void BlockPool::index(BlockId id) {
+  Block& block = blocks_[id];
+  Copies& copies = by_hash_[block.content.hash];
+  block.stored = true;
+  block.older_copy = copies.newest;
+  block.newer_copy = kNone;
+  (copies.count == 0 ? copies.oldest : blocks_[copies.newest].newer_copy) = id;
+  copies.newest = id;
+  ++copies.count;
+}
+
+void BlockPool::unindex(BlockId id) {
+  Block& block = blocks_[id];
+  const auto it = by_hash_.find(block.content.hash);
+  Copies& copies = it->second;
+  (copies.oldest == id ? copies.oldest : blocks_[block.older_copy].newer_copy) = block.newer_copy;
+  (copies.newest == id ? copies.newest : blocks_[block.newer_copy].older_copy) = block.older_copy;
+  block.stored = false;
+  if (--copies.count == 0) {
+    by_hash_.erase(it);
+  }
+}
+
+void BlockPool::evict(BlockId id) {
+  if (!blocks_[id].stored) {
+    return;
+  }
+  unindex(id);
+  if (recording_) {
+    events_.emplace_back(BlockRemoved{blocks_[id].content.hash});
+  }
+}
+
+bool BlockPool::reset() {
+  if (used() > 0) {
+    return false;
+  }
+  for (Block& block : blocks_) {
+    block.stored = false;
+  }
+  by_hash_.clear();
+  if (recording_) {
+    events_.emplace_back(AllBlocksCleared{});
+  }
+  return true;
+}
+
+std::size_t BlockPool::copies(std::uint64_t hash) const {
+  const auto it = by_hash_.find(hash);
+  return it == by_hash_.end() ? 0 : it->second.count;
+}
+
+std::vector<BlockPool::CachedBlock> BlockPool::cached() const {
+  std::vector<CachedBlock> all;
+  all.reserve(by_hash_.size());
+  for (const auto& [hash, copies] : by_hash_) {
+    all.push_back(blocks_[copies.oldest].content);
+  }
+  return all;
+}
+
+}  // namespace fairlead::mock

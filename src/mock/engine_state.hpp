@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/intrusive_list.hpp"
+#include "mock/engine_core.hpp"
+#include "mock/mock_engine.hpp"
+#include "mock/options.hpp"
+#include "mock/reply.hpp"
+#include "net/event.hpp"
+#include "net/http.hpp"
+
+namespace fairlead::mock {
+
+/// A generation that Abort can find. Leaves its engine when destroyed.
+class AbortableRequest : public ListNode<AbortableRequest> {
+ public:
+  virtual ~AbortableRequest() = default;
+  /// The client's id; several live requests may share one.
+  virtual const std::string& request_id() const = 0;
+  /// Ends the generation as aborted, with a last message to the client.
+  virtual void abort() = 0;
+};
+
+/// One call as it was received.
+struct ReceivedRequest {
+  std::string method;             ///< `/package.Service/Method`.
+  net::http::HeaderList headers;  ///< All fields.
+  std::string message;            ///< The serialized request.
+};
+
+/// What the services of one simulated engine share. Belongs to the engine's reactor.
+struct EngineState {
+  /// An engine without ranks; its owner adds them.
+  EngineState(MockOptions given, ReplySource source)
+      : options(std::move(given)), replies(std::move(source)) {}
+
+  MockOptions options;                             ///< As given; `faults` are the current ones.
+  ReplySource replies;                             ///< Deals out answers.
+  std::vector<std::unique_ptr<EngineCore>> cores;  ///< One per rank.
+  std::string instance_id;                         ///< New with every start.
+  bool paused = false;                             ///< By PauseGeneration.
+
+  std::uint64_t requests_total = 0;      ///< Generate calls received.
+  std::uint64_t rejected_total = 0;      ///< Refused before they were queued.
+  std::uint64_t finished_total = 0;      ///< Ended by themselves.
+  std::uint64_t aborted_total = 0;       ///< Cancelled or aborted.
+  std::uint64_t faulted_total = 0;       ///< Ended by a fault.
+  std::uint64_t abort_calls_total = 0;   ///< Abort calls received.
+  std::size_t held = 0;                  ///< Requests that `stall-open` holds.
+  std::size_t active = 0;                ///< Live generations.
+  std::deque<ReceivedRequest> received;  ///< The latest Generate calls, newest last.
+  std::size_t received_bytes = 0;        ///< Their messages together.
+  std::deque<std::string> aborted_ids;   ///< Ids of the latest Abort calls, newest last.
+  IntrusiveList<AbortableRequest, AbortableRequest> generations;  ///< All live ones.
+  /// Renders the message of a received request as JSON.
+  std::function<std::string(const ReceivedRequest&)> render_message;
+
+  /// The first switched-on fault of a kind, or null.
+  const Fault* fault(FaultKind kind) const { return find_fault(options.faults, kind); }
+  /// Records a Generate call, within bounds.
+  void record(std::string_view method, const net::http::HeaderList& headers,
+              std::string_view message);
+  /// Aborts every live generation of this id.
+  void abort(std::string_view request_id);
+  /// Aborts every live generation.
+  void abort_all();
+  /// The rank with the least work, the first among equals.
+  EngineCore& least_loaded();
+  /// Counts of all ranks.
+  MockCounts counts() const;
+};
+
+}  // namespace fairlead::mock

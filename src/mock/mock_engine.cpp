@@ -1,0 +1,267 @@
+#include "mock/mock_engine.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "base/json.hpp"
+#include "base/log.hpp"
+#include "mock/debug_api.hpp"
+#include "mock/engine_state.hpp"
+#include "mock/vllm_service.hpp"
+#include "net/event.hpp"
+#include "net/http_server.hpp"
+
+namespace fairlead::mock {
+namespace {
+
+constexpr net::Duration kForever = std::chrono::hours(24 * 365);
+
+net::http::ServerLimits grpc_limits() {
+  net::http::ServerLimits limits;
+  // A message above 32 MiB is refused with a status, which needs the whole body.
+  limits.body_bytes = 64 * 1024 * 1024;
+  limits.max_streams = 1024 * 1024;
+  limits.idle_timeout = kForever;
+  limits.slow_reader_timeout = kForever;
+  return limits;
+}
+
+std::string strip_scheme(std::string_view endpoint) {
+  constexpr std::string_view kScheme = "tcp://";
+  return std::string(endpoint.starts_with(kScheme) ? endpoint.substr(kScheme.size()) : endpoint);
+}
+
+// The endpoint of a rank: its port is shifted, unless the system chooses it.
+Result<std::string> rank_endpoint(const std::string& host_port, std::uint32_t rank) {
+  if (host_port.empty()) {
+    return std::string();
+  }
+  auto place = split_host_port(host_port);
+  if (!place) {
+    return std::unexpected(place.error());
+  }
+  const std::uint32_t port = place->second == 0 ? 0 : place->second + rank;
+  return fmt::format("tcp://{}:{}", place->first, port);
+}
+
+TimingModel timing_of(const MockOptions& options) {
+  return options.token_interval_ms > 0
+             ? TimingModel(0, 0)
+             : TimingModel(options.speedup_ratio, options.decode_speedup_ratio);
+}
+
+}  // namespace
+
+std::string MockAddresses::to_json() const {
+  std::string out;
+  json::Writer json(out);
+  json.begin_object().key("grpc").string(grpc.to_string());
+  if (debug) {
+    json.key("debug").string(debug->to_string());
+  }
+  if (!kv_events.empty()) {
+    json.key("kv_events").string(kv_events);
+  }
+  if (!kv_replay.empty()) {
+    json.key("kv_replay").string(kv_replay);
+  }
+  json.end_object();
+  return out;
+}
+
+class MockEngine::Impl {
+ public:
+  Impl(net::Reactor& reactor, MockOptions options, ReplySource replies)
+      : reactor_(reactor), state_(std::move(options), std::move(replies)), service_(state_) {}
+
+  net::Task<Result<MockAddresses>> start() {
+    const auto startup = std::chrono::duration<double>(state_.options.startup_time_s);
+    co_await net::Sleep(std::chrono::duration_cast<net::Duration>(startup));
+    co_return bind();
+  }
+
+  void stop() {
+    grpc_listener_.reset();
+    debug_listener_.reset();
+    grpc_server_.reset();
+    debug_server_.reset();
+    state_.cores.clear();
+  }
+
+  MockCounts counts() const { return state_.counts(); }
+
+  Result<> set_faults(std::vector<Fault> faults) {
+    const bool refused = state_.fault(FaultKind::Refuse) != nullptr;
+    state_.options.faults = std::move(faults);
+    const Fault* drop = state_.fault(FaultKind::DropEvent);
+    for (const auto& core : state_.cores) {
+      if (core->publisher()) {
+        core->publisher()->set_drop_probability(drop ? drop->probability : 0);
+      }
+    }
+    service_.health_changed();
+    const bool refuse = state_.fault(FaultKind::Refuse) != nullptr;
+    if (refuse && !refused) {
+      grpc_listener_.reset();
+      grpc_server_ = make_grpc_server();
+    } else if (!refuse && refused) {
+      return listen_grpc();
+    }
+    return {};
+  }
+
+  bool reset_prefix_cache() {
+    bool all = true;
+    for (const auto& core : state_.cores) {
+      all = core->reset_prefix_cache() && all;
+    }
+    return all;
+  }
+
+ private:
+  Result<MockAddresses> bind() {
+    MockOptions& options = state_.options;
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    state_.instance_id =
+        !options.instance_id.empty()
+            ? options.instance_id
+            : fmt::to_string(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+    for (std::uint32_t rank = 0; rank < options.data_parallel_size; ++rank) {
+      if (auto made = make_core(rank); !made) {
+        return std::unexpected(made.error());
+      }
+    }
+    grpc_server_ = make_grpc_server();
+    auto address = net::Address::parse(options.listen_host, options.listen_port);
+    if (!address) {
+      return std::unexpected(address.error());
+    }
+    grpc_address_ = *address;
+    if (auto listening = listen_grpc(); !listening) {
+      return std::unexpected(listening.error());
+    }
+    if (state_.fault(FaultKind::Refuse)) {
+      grpc_listener_.reset();
+    }
+    MockAddresses addresses;
+    addresses.grpc = grpc_address_;
+    if (options.debug_host) {
+      if (auto listening = listen_debug(); !listening) {
+        return std::unexpected(listening.error());
+      }
+      addresses.debug = debug_listener_->address();
+    }
+    if (const KvPublisher* publisher = state_.cores.front()->publisher()) {
+      addresses.kv_events = strip_scheme(publisher->endpoint());
+      addresses.kv_replay = strip_scheme(publisher->replay_endpoint());
+    }
+    return addresses;
+  }
+
+  Result<> make_core(std::uint32_t rank) {
+    const MockOptions& options = state_.options;
+    std::unique_ptr<KvPublisher> publisher;
+    if (!options.kv_events.empty()) {
+      const auto events = rank_endpoint(options.kv_events, rank);
+      const auto replay = rank_endpoint(options.kv_replay, rank);
+      if (!events || !replay) {
+        return std::unexpected(events ? replay.error() : events.error());
+      }
+      auto started = KvPublisher::start({
+          .endpoint = *events,
+          .replay_endpoint = *replay,
+          .topic = options.kv_events_topic,
+          .buffer_steps = options.kv_events_buffer_steps,
+          .block_size = static_cast<std::uint32_t>(options.block_size),
+          .rank = rank,
+          .layout = options.kv_events_layout,
+          .seed = options.seed + rank,
+      });
+      if (!started) {
+        return std::unexpected(started.error());
+      }
+      publisher = std::move(*started);
+      if (const Fault* drop = state_.fault(FaultKind::DropEvent)) {
+        publisher->set_drop_probability(drop->probability);
+      }
+    }
+    auto pool = std::make_unique<BlockPool>(options.num_gpu_blocks, options.block_size,
+                                            options.enable_prefix_caching);
+    state_.cores.push_back(std::make_unique<EngineCore>(
+        reactor_, options.scheduler, timing_of(options), std::move(pool), std::move(publisher)));
+    return {};
+  }
+
+  std::unique_ptr<net::http::Server> make_grpc_server() {
+    return std::make_unique<net::http::Server>(
+        service_.handler(), grpc_limits(),
+        [](int, std::string_view message) { return debug_error(message); });
+  }
+
+  Result<> listen_grpc() {
+    auto listener =
+        net::Listener::open(reactor_, grpc_address_, [this](int fd) { grpc_server_->accept(fd); });
+    if (!listener) {
+      return std::unexpected(listener.error());
+    }
+    grpc_listener_ = std::move(*listener);
+    grpc_address_ = grpc_listener_->address();
+    return {};
+  }
+
+  Result<> listen_debug() {
+    const auto address = net::Address::parse(*state_.options.debug_host, state_.options.debug_port);
+    if (!address) {
+      return std::unexpected(address.error());
+    }
+    debug_server_ = std::make_unique<net::http::Server>(
+        make_debug_handler(
+            state_, {[this](std::vector<Fault> faults) { return set_faults(std::move(faults)); },
+                     [this] { return reset_prefix_cache(); }}),
+        net::http::ServerLimits(),
+        [](int, std::string_view message) { return debug_error(message); });
+    auto listener =
+        net::Listener::open(reactor_, *address, [this](int fd) { debug_server_->accept(fd); });
+    if (!listener) {
+      return std::unexpected(listener.error());
+    }
+    debug_listener_ = std::move(*listener);
+    return {};
+  }
+
+  net::Reactor& reactor_;
+  EngineState state_;
+  VllmService service_;
+  net::Address grpc_address_;
+  std::unique_ptr<net::http::Server> grpc_server_;
+  std::unique_ptr<net::http::Server> debug_server_;
+  std::unique_ptr<net::Listener> grpc_listener_;
+  std::unique_ptr<net::Listener> debug_listener_;
+};
+
+MockEngine::MockEngine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+MockEngine::~MockEngine() { impl_->stop(); }
+
+Result<std::unique_ptr<MockEngine>> MockEngine::create(net::Reactor& reactor, MockOptions options) {
+  if (auto valid = validate(options); !valid) {
+    return std::unexpected(valid.error());
+  }
+  auto replies = ReplySource::parse(options.reply, options.seed, options.vocab_size);
+  if (!replies) {
+    return std::unexpected(replies.error());
+  }
+  return std::unique_ptr<MockEngine>(
+      new MockEngine(std::make_unique<Impl>(reactor, std::move(options), std::move(*replies))));
+}
+
+net::Task<Result<MockAddresses>> MockEngine::start() { return impl_->start(); }
+void MockEngine::stop() { impl_->stop(); }
+MockCounts MockEngine::counts() const { return impl_->counts(); }
+Result<> MockEngine::set_faults(std::vector<Fault> faults) {
+  return impl_->set_faults(std::move(faults));
+}
+bool MockEngine::reset_prefix_cache() { return impl_->reset_prefix_cache(); }
+
+}  // namespace fairlead::mock

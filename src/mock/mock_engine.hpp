@@ -1,0 +1,71 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/error.hpp"
+#include "mock/options.hpp"
+#include "net/reactor.hpp"
+#include "net/socket.hpp"
+#include "net/task.hpp"
+
+namespace fairlead::mock {
+
+/// Where a started engine can be reached.
+struct MockAddresses {
+  net::Address grpc;                  ///< The engine's own interface.
+  std::optional<net::Address> debug;  ///< `GET /debug/state` and kin.
+  std::string kv_events;              ///< `HOST:PORT` of rank 0's ZMQ publisher; empty = none.
+  std::string kv_replay;              ///< `HOST:PORT` of rank 0's replay socket; empty = none.
+
+  /// The ready line: `{"grpc": "HOST:PORT", "debug": ..., "kv_events": ..., "kv_replay": ...}`
+  /// without what is not there.
+  std::string to_json() const;
+};
+
+/// What an engine counts; gauges are as of now.
+struct MockCounts {
+  std::size_t running = 0;           ///< Requests that hold KV blocks.
+  std::size_t waiting = 0;           ///< Requests that are queued, or held by `stall-open`.
+  std::size_t kv_blocks_used = 0;    ///< Blocks that requests hold.
+  std::uint64_t requests_total = 0;  ///< Generate calls received.
+  std::uint64_t rejected_total = 0;  ///< Of these, refused before they were queued.
+  std::uint64_t finished_total = 0;  ///< Ended by themselves.
+  std::uint64_t aborted_total = 0;   ///< Cancelled by the client, or by Abort.
+  std::uint64_t faulted_total = 0;   ///< Ended by a fault switch.
+};
+
+/// A simulated vLLM engine: its native gRPC services, scheduler timing, prefix cache, KV events and
+/// fault switches, without a model. Lives in one reactor and is used by that reactor's thread only;
+/// the KV events have their own thread.
+class MockEngine {
+ public:
+  /// Checks the options and loads a reply script. Errors are InvalidRequest and name the flag.
+  static Result<std::unique_ptr<MockEngine>> create(net::Reactor& reactor, MockOptions options);
+  ~MockEngine();
+  MockEngine(const MockEngine&) = delete;
+  MockEngine& operator=(const MockEngine&) = delete;
+
+  /// Waits for the simulated startup time, then binds everything. Call once. Errors name the
+  /// address.
+  net::Task<Result<MockAddresses>> start();
+  /// Closes every socket and connection at once, as a real server does on SIGTERM. Not from inside
+  /// one of its own requests.
+  void stop();
+
+  /// Counts of all ranks together.
+  MockCounts counts() const;
+  /// Replaces the switched-on faults. They concern requests that begin later; `refuse` closes
+  /// connections at once, or listens again at the same address.
+  Result<> set_faults(std::vector<Fault> faults);
+  /// Empties the prefix cache of every rank; false when some rank could not, because requests run.
+  bool reset_prefix_cache();
+
+ private:
+  class Impl;
+  explicit MockEngine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fairlead::mock

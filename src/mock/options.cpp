@@ -1,0 +1,154 @@
+#include "mock/options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace fairlead::mock {
+namespace {
+
+template <class T>
+struct Named {
+  std::string_view name;
+  T value;
+};
+
+constexpr std::array<Named<Role>, 3> kRoles = {{
+    {"aggregated", Role::Aggregated},
+    {"prefill", Role::Prefill},
+    {"decode", Role::Decode},
+}};
+
+constexpr std::array<Named<Capability>, 11> kCapabilities = {{
+    {"proto-version", Capability::ProtoVersion},
+    {"num-cached-tokens", Capability::NumCachedTokens},
+    {"control", Capability::Control},
+    {"discovery", Capability::Discovery},
+    {"kv-event-sources", Capability::KvEventSources},
+    {"health", Capability::Health},
+    {"data-parallel-rank", Capability::DataParallelRank},
+    {"typed-errors", Capability::TypedErrors},
+    {"sampled-candidate", Capability::SampledCandidate},
+    {"data-parallel-size-local", Capability::LocalSize},
+    {"effective-attention-block-size", Capability::AttentionBlock},
+}};
+
+constexpr std::array<Named<KvEventLayout>, 2> kLayouts = {{
+    {"map", KvEventLayout::Map},
+    {"array", KvEventLayout::Array},
+}};
+
+template <class T, std::size_t N>
+Result<T> parse_name(const std::array<Named<T>, N>& table, std::string_view text,
+                     std::string_view flag) {
+  std::string known;
+  for (const Named<T>& row : table) {
+    if (row.name == text) {
+      return row.value;
+    }
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
+  }
+  return fail(ErrorCode::InvalidRequest, fmt::format("no `{}`; known: {}", text, known),
+              std::string(flag));
+}
+
+}  // namespace
+
+bool MockOptions::has(Capability capability) const {
+  return std::ranges::find(without, capability) == without.end();
+}
+
+Result<Role> parse_role(std::string_view text) { return parse_name(kRoles, text, "--role"); }
+
+std::string_view role_name(Role role) {
+  return std::ranges::find(kRoles, role, &Named<Role>::value)->name;
+}
+
+Result<Capability> parse_capability(std::string_view text) {
+  return parse_name(kCapabilities, text, "--without");
+}
+
+Result<std::vector<Capability>> parse_dialect(std::string_view text) {
+  using enum Capability;
+  std::vector<Capability> missing;
+  if (text == "vllm-0.33") {
+    return missing;
+  }
+  missing = {ProtoVersion};
+  if (text == "vllm-0.32") {
+    return missing;
+  }
+  missing.insert(missing.end(), {NumCachedTokens, AttentionBlock});
+  if (text == "vllm-0.28") {
+    return missing;
+  }
+  missing.insert(missing.end(), {Control, Discovery, KvEventSources, DataParallelRank, TypedErrors,
+                                 SampledCandidate, LocalSize});
+  if (text == "vllm-generate") {
+    return missing;
+  }
+  return fail(ErrorCode::InvalidRequest,
+              fmt::format("no `{}`; known: vllm-0.33, vllm-0.32, vllm-0.28, vllm-generate", text),
+              "--dialect");
+}
+
+Result<KvEventLayout> parse_kv_event_layout(std::string_view text) {
+  return parse_name(kLayouts, text, "--kv-events-layout");
+}
+
+Result<std::pair<std::string, std::uint16_t>> split_host_port(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  const std::string_view port_text =
+      colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
+  std::uint16_t port = 0;
+  const auto [end, error] =
+      std::from_chars(port_text.data(), port_text.data() + port_text.size(), port);
+  if (port_text.empty() || error != std::errc() || end != port_text.data() + port_text.size() ||
+      colon == 0) {
+    return fail(ErrorCode::InvalidRequest, fmt::format("`{}` is not HOST:PORT", text));
+  }
+  return std::pair(std::string(text.substr(0, colon)), port);
+}
+
+Result<> validate(const MockOptions& options) {
+  const auto wrong = [](std::string_view flag, std::string_view why) {
+    return fail(ErrorCode::InvalidRequest, fmt::format("{} {}", flag, why), std::string(flag));
+  };
+  if (options.block_size < 1 || options.block_size > 65536) {
+    return wrong("--block-size", "must be 1 to 65536");
+  }
+  if (options.num_gpu_blocks < 2 || options.num_gpu_blocks > 16'777'216) {
+    return wrong("--num-gpu-blocks", "must be 2 to 16777216 (one block is never handed out)");
+  }
+  if (options.max_model_len < 2) {
+    return wrong("--max-model-len", "must be at least 2");
+  }
+  if (options.max_model_len > (options.num_gpu_blocks - 1) * options.block_size) {
+    return wrong("--max-model-len", fmt::format("{} does not fit {} usable KV blocks of {} tokens",
+                                                options.max_model_len, options.num_gpu_blocks - 1,
+                                                options.block_size));
+  }
+  if (options.scheduler.max_running < 1 || options.scheduler.max_batched_tokens < 1) {
+    return wrong("--max-num-seqs", "and --max-num-batched-tokens must be at least 1");
+  }
+  if (!(options.speedup_ratio >= 0) || !(options.decode_speedup_ratio >= 0)) {
+    return wrong("--speedup-ratio", "must not be negative");
+  }
+  if (!(options.token_interval_ms >= 0) || options.token_interval_ms > 3.6e6) {
+    return wrong("--token-interval-ms", "must be 0 to 3600000");
+  }
+  if (options.data_parallel_size < 1 || options.data_parallel_size > 64) {
+    return wrong("--data-parallel-size", "must be 1 to 64");
+  }
+  if (options.kv_events.empty() && !options.kv_replay.empty()) {
+    return wrong("--kv-replay", "needs --kv-events");
+  }
+  if (options.max_logprobs < -1) {
+    return wrong("--max-logprobs", "must be -1 or more");
+  }
+  return {};
+}
+
+}  // namespace fairlead::mock

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "mock/faults.hpp"
+#include "mock/kv_events.hpp"
+#include "mock/reply.hpp"
+#include "mock/scheduler.hpp"
+
+namespace fairlead::mock {
+
+/// Part in prefill/decode disaggregation.
+enum class Role : std::uint8_t {
+  Aggregated,  ///< Does both.
+  Prefill,     ///< Computes prompts and hands them on.
+  Decode,      ///< Goes on from a hand-off.
+};
+
+/// What a simulated vLLM server can lack, so that clients meet older ones.
+enum class Capability : std::uint8_t {
+  ProtoVersion,      ///< `proto-version`: ServerInfo.proto_version (before vllm-rs 0.33).
+  NumCachedTokens,   ///< `num-cached-tokens`: FinishInfo.num_cached_tokens (before 0.32).
+  Control,           ///< `control`: one service vllm.Generate instead of two (the first servers).
+  Discovery,         ///< `discovery`: Control has nothing but Abort.
+  KvEventSources,    ///< `kv-event-sources`: Control.GetKvEventSources.
+  Health,            ///< `health`: grpc.health.v1.Health.
+  DataParallelRank,  ///< `data-parallel-rank`: the metadata is ignored.
+  TypedErrors,       ///< `typed-errors`: bad requests are INTERNAL, as in the first servers.
+  SampledCandidate,  ///< `sampled-candidate`: candidates leave out the sampled token.
+  LocalSize,         ///< `data-parallel-size-local`: ParallelismInfo.data_parallel_size_local.
+  AttentionBlock,    ///< `effective-attention-block-size`: the field of ServerInfo.
+};
+
+/// Everything `fairlead mock-engine` can be told. Zero means unlimited or off where noted.
+struct MockOptions {
+  std::string listen_host = "127.0.0.1";    ///< `--listen`, numeric host.
+  std::uint16_t listen_port = 50051;        ///< `--listen`, 0 = any free port.
+  std::optional<std::string> debug_host;    ///< `--debug-listen`; absent = no debug port.
+  std::uint16_t debug_port = 0;             ///< `--debug-listen`, 0 = any free port.
+  std::string model = "mocker-model";       ///< `--model`: served name.
+  std::string model_id;                     ///< `--model-id`; empty = `model`.
+  std::vector<std::string> aliases;         ///< `--alias`, repeatable.
+  std::string instance_id;                  ///< `--instance-id`; empty = new per start.
+  std::uint64_t seed = 42;                  ///< `--seed` of the token formula.
+  std::string reply = "formula";            ///< `--reply formula|echo|script:FILE`.
+  std::uint64_t vocab_size = 0;             ///< `--vocab-size`, 0 = any id is accepted.
+  std::vector<TokenId> eos_token_ids;       ///< `--eos-token-id`; the first is primary.
+  std::int64_t max_logprobs = 20;           ///< `--max-logprobs`, -1 = vocabulary size.
+  Role role = Role::Aggregated;             ///< `--role`.
+  std::uint32_t data_parallel_size = 1;     ///< `--data-parallel-size`.
+  std::size_t max_concurrent_requests = 0;  ///< `--max-concurrent-requests`, 0 = no limit.
+  std::string tool_call_parser;             ///< `--tool-call-parser`, reported only.
+  std::string reasoning_parser;             ///< `--reasoning-parser`, reported only.
+
+  double speedup_ratio = 1.0;                 ///< `--speedup-ratio`, 0 = no delays.
+  double decode_speedup_ratio = 1.0;          ///< `--decode-speedup-ratio`.
+  double token_interval_ms = 0;               ///< `--token-interval-ms`: replaces the model.
+  double startup_time_s = 0;                  ///< `--startup-time` before it listens.
+  std::size_t block_size = 64;                ///< `--block-size` in tokens.
+  std::size_t num_gpu_blocks = 16384;         ///< `--num-gpu-blocks` per rank.
+  std::uint32_t max_model_len = 32768;        ///< `--max-model-len` in tokens.
+  SchedulerOptions scheduler;                 ///< `--max-num-seqs` and kin.
+  bool enable_prefix_caching = true;          ///< `--no-enable-prefix-caching`.
+  std::uint64_t kv_bytes_per_token = 0;       ///< `--kv-bytes-per-token`, 0 = no transfer time.
+  double kv_transfer_bandwidth = 64.0;        ///< `--kv-transfer-bandwidth`, GB/s; 0 = off.
+  std::optional<ReasoningOptions> reasoning;  ///< `--reasoning`.
+
+  std::string kv_events;                                ///< `--kv-events HOST:PORT`; empty = none.
+  std::string kv_replay;                                ///< `--kv-replay HOST:PORT`; empty = none.
+  std::string kv_events_topic;                          ///< `--kv-events-topic`.
+  std::size_t kv_events_buffer_steps = 10000;           ///< `--kv-events-buffer-steps`.
+  KvEventLayout kv_events_layout = KvEventLayout::Map;  ///< `--kv-events-layout map|array`.
+
+  std::vector<Capability> without;  ///< `--without`, repeatable.
+  std::vector<Fault> faults;        ///< `--fault`, repeatable.
+
+  /// True unless the engine plays one without it.
+  bool has(Capability capability) const;
+};
+
+/// Parses `aggregated`, `prefill` or `decode`.
+Result<Role> parse_role(std::string_view text);
+/// The text that `parse_role` reads.
+std::string_view role_name(Role role);
+/// Parses a capability's name; the error lists all.
+Result<Capability> parse_capability(std::string_view text);
+/// Capabilities that a wire generation lacks: `vllm-0.33` (none), `vllm-0.32`, `vllm-0.28` or
+/// `vllm-generate`, the first one. The error lists all.
+Result<std::vector<Capability>> parse_dialect(std::string_view text);
+/// Parses `map` or `array`.
+Result<KvEventLayout> parse_kv_event_layout(std::string_view text);
+/// Splits `HOST:PORT`; IPv6 hosts in brackets, which are kept.
+Result<std::pair<std::string, std::uint16_t>> split_host_port(std::string_view text);
+
+/// Sets what the flag `name` (without dashes) says; flags that may be repeated add to what is
+/// there.
+/// `--backend`, `--config` and kin are not known here. The error names the flag.
+Result<> set_option(MockOptions& options, std::string_view name, std::string_view value);
+
+/// Sets options from a JSON object: the text itself when it begins with `{`, otherwise the content
+/// of the file it names. Unknown keys and wrong types are refused; null leaves an option alone.
+Result<> apply_extra_engine_args(MockOptions& options, std::string_view text_or_path);
+
+/// Checks options against each other. The error names the flag.
+Result<> validate(const MockOptions& options);
+
+}  // namespace fairlead::mock

@@ -1,0 +1,118 @@
+#include "mock/vllm_handoff.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+
+#include "vllm/inference.pb.h"
+
+namespace fairlead::mock {
+namespace {
+
+using google::protobuf::Struct;
+using google::protobuf::Value;
+using net::grpc::Status;
+using net::grpc::StatusCode;
+
+constexpr std::array<std::string_view, 4> kRemote = {"remote_engine_id", "remote_host",
+                                                     "remote_port", "remote_block_ids"};
+// Only this simulation knows it: a client that rebuilds the parameters loses it.
+constexpr std::string_view kSentinel = "mocker_request_id";
+
+const Value* find(const Struct& params, std::string_view key) {
+  const auto it = params.fields().find(std::string(key));
+  if (it == params.fields().end() || it->second.kind_case() == Value::kNullValue) {
+    return nullptr;
+  }
+  return &it->second;
+}
+
+bool is_true(const Struct& params, std::string_view key) {
+  const Value* value = find(params, key);
+  return value && value->bool_value();
+}
+
+Status invalid(std::string message) {
+  return {StatusCode::InvalidArgument, std::move(message), Status::Origin::Server};
+}
+
+Status precondition(std::string message) {
+  return {StatusCode::FailedPrecondition, std::move(message), Status::Origin::Server};
+}
+
+std::optional<Status> check_prefill(const Struct& params) {
+  for (const std::string_view key : kRemote) {
+    if (find(params, key)) {
+      return invalid(
+          fmt::format("kv_transfer_params.{} does not belong to a prefill request", key));
+    }
+  }
+  if (!is_true(params, "do_remote_decode")) {
+    return precondition("a prefill engine needs kv_transfer_params.do_remote_decode");
+  }
+  return std::nullopt;
+}
+
+std::optional<Status> check_decode(const Struct& params) {
+  if (!is_true(params, "do_remote_prefill")) {
+    for (const std::string_view key : kRemote) {
+      if (find(params, key)) {
+        return invalid(fmt::format("kv_transfer_params.{} without do_remote_prefill", key));
+      }
+    }
+    return precondition("a decode engine needs the kv_transfer_params of a prefill");
+  }
+  for (const std::string_view key : kRemote) {
+    if (!find(params, key)) {
+      return invalid(fmt::format("kv_transfer_params.{} is missing", key));
+    }
+  }
+  if (!find(params, kSentinel)) {
+    return invalid(
+        fmt::format("kv_transfer_params.{} is missing: the prefill's parameters must be "
+                    "forwarded whole",
+                    kSentinel));
+  }
+  const Value& port = *find(params, "remote_port");
+  const Value& blocks = *find(params, "remote_block_ids");
+  if (!port.has_number_value() && !port.has_string_value()) {
+    return invalid("kv_transfer_params.remote_port must be a number");
+  }
+  if (!blocks.has_list_value() || blocks.list_value().values().empty()) {
+    return invalid("kv_transfer_params.remote_block_ids must be a list that is not empty");
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Status> check_handoff(const ::vllm::GenerateRequest& request, Role role) {
+  const Struct& params = request.kv().kv_transfer_params();
+  if (role == Role::Aggregated) {
+    return std::nullopt;
+  }
+  if (is_true(params, "do_remote_decode") && is_true(params, "do_remote_prefill")) {
+    return invalid("kv_transfer_params: do_remote_decode and do_remote_prefill exclude each other");
+  }
+  return role == Role::Prefill ? check_prefill(params) : check_decode(params);
+}
+
+void fill_handoff(Struct& params, std::string_view engine_id, std::string_view request_id,
+                  std::size_t blocks) {
+  auto& fields = *params.mutable_fields();
+  fields["do_remote_decode"].set_bool_value(false);
+  fields["do_remote_prefill"].set_bool_value(true);
+  fields["remote_engine_id"].set_string_value(std::string(engine_id));
+  fields["remote_host"].set_string_value("127.0.0.1");
+  fields["remote_port"].set_number_value(0);
+  fields["remote_request_id"].set_string_value(std::string(request_id));
+  fields["tp_size"].set_number_value(1);
+  fields[std::string(kSentinel)].set_string_value(std::string(request_id));
+  auto* ids = fields["remote_block_ids"].mutable_list_value();
+  for (std::size_t i = 0; i < blocks; ++i) {
+    ids->add_values()->set_number_value(static_cast<double>(i));
+  }
+}
+
+}  // namespace fairlead::mock

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string_view>
+#include <unordered_map>
+
+#include "mock/engine_state.hpp"
+#include "net/event.hpp"
+#include "net/grpc.hpp"
+#include "net/http.hpp"
+
+namespace fairlead::mock {
+
+/// vLLM's native gRPC interface: vllm.Inference and vllm.Control (or the first servers' single
+/// vllm.Generate) and grpc.health.v1.Health, on one EngineState.
+class VllmService {
+ public:
+  /// The state must outlive the service.
+  explicit VllmService(EngineState& state);
+  VllmService(const VllmService&) = delete;
+  VllmService& operator=(const VllmService&) = delete;
+
+  /// Handler for an http::Server; the service must outlive the server.
+  net::http::Handler handler();
+  /// Tells health watchers that the state may have changed.
+  void health_changed();
+
+ private:
+  struct Watcher : ListNode<Watcher> {
+    net::Event changed;
+  };
+
+  void add_inference();
+  void add_control();
+  void add_health();
+  net::Task<> serve(net::http::Exchange& exchange);
+  net::Task<> serve_until_reset(net::http::Exchange& exchange);
+  net::Task<> generate(net::grpc::ServerCall& call, bool streaming);
+  net::Task<> check(net::grpc::ServerCall& call);
+  net::Task<> watch(net::grpc::ServerCall& call);
+  bool is_registered(std::string_view service) const;
+  std::string health_message() const;
+
+  EngineState& state_;
+  net::grpc::Service service_;
+  net::http::Handler inner_;
+  // Calls that a `reset-after` fault may cut.
+  std::unordered_map<const net::http::Exchange*, net::Event*> resets_;
+  IntrusiveList<Watcher, Watcher> watchers_;
+};
+
+/// Adds the methods of vllm.Control.
+void add_control_methods(net::grpc::Service& service, EngineState& state);
+
+}  // namespace fairlead::mock
