@@ -1,7 +1,6 @@
 #include "engine/vllm_grpc/client.hpp"
 
 #include <fmt/format.h>
-#include <google/protobuf/stubs/logging.h>
 
 #include <expected>
 #include <utility>
@@ -210,10 +209,6 @@ Result<std::unique_ptr<EngineStream>> Client::open(const GenerateRequest& reques
 }  // namespace
 
 std::unique_ptr<EngineClient> make_client(net::Dialer& dialer, ClientOptions options) {
-  // Malformed messages are reported by their parser's result; its own lines on stderr would bypass
-  // the log.
-  static const bool quiet = (google::protobuf::SetLogHandler(nullptr), true);
-  static_cast<void>(quiet);
   return std::make_unique<Client>(dialer, std::move(options));
 }
 

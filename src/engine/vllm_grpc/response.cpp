@@ -1,6 +1,7 @@
 #include "engine/vllm_grpc/response.hpp"
 
 #include <fmt/format.h>
+#include <google/protobuf/stubs/logging.h>
 
 #include <cmath>
 #include <span>
@@ -57,7 +58,12 @@ Result<> fill_logprobs(const Message& message, std::size_t count, std::vector<To
 
 }  // namespace
 
-ResponseScratch::ResponseScratch() : message_(std::make_unique<::vllm::GenerateResponse>()) {}
+ResponseScratch::ResponseScratch() : message_(std::make_unique<::vllm::GenerateResponse>()) {
+  // Malformed messages are reported by their parser's result; its own lines on stderr would bypass
+  // the log.
+  static const auto former = google::protobuf::SetLogHandler(nullptr);
+  static_cast<void>(former);
+}
 ResponseScratch::~ResponseScratch() = default;
 
 ResponseTranslator::ResponseTranslator(const GenerateRequest& request)
