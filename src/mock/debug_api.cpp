@@ -31,16 +31,31 @@ void write_faults(json::Writer& json, const EngineState& state) {
   json.end_array();
 }
 
+// The request's own fields beside `method` and `metadata`, which it has not.
+std::string received_json(const EngineState& state, const ReceivedRequest& received) {
+  std::string entry;
+  json::Writer json(entry);
+  json.begin_object().key("method").string(received.method).key("metadata").begin_object();
+  for (const net::http::Header& header : received.headers) {
+    std::string name;
+    json::append_string(name, header.name);
+    json.key(std::string_view(name).substr(1, name.size() - 2)).string(header.value);
+  }
+  json.end_object();
+  const std::string message = state.render_message(received);
+  if (message.starts_with('{') && message != "{}") {
+    entry += ',';
+    entry += std::string_view(message).substr(1);
+  } else {
+    entry += '}';
+  }
+  return entry;
+}
+
 void write_received(json::Writer& json, const EngineState& state) {
   json.key("last_requests").begin_array();
   for (const ReceivedRequest& received : state.received) {
-    json.begin_object().key("method").string(received.method).key("metadata").begin_object();
-    for (const net::http::Header& header : received.headers) {
-      std::string name;
-      json::append_string(name, header.name);
-      json.key(std::string_view(name).substr(1, name.size() - 2)).string(header.value);
-    }
-    json.end_object().key("request").raw(state.render_message(received)).end_object();
+    json.raw(received_json(state, received));
   }
   json.end_array();
 }

@@ -47,13 +47,15 @@ Result<std::unique_ptr<Socket>> Socket::open(Context& context, Kind kind,
   zmq_setsockopt(handle, ZMQ_RCVHWM, &options.receive_high_water,
                  sizeof options.receive_high_water);
   zmq_setsockopt(handle, ZMQ_TCP_KEEPALIVE, &one, sizeof one);
-  zmq_setsockopt(handle, ZMQ_IPV6, &one, sizeof one);
   return socket;
 }
 
 Socket::~Socket() { zmq_close(handle_); }
 
 Result<std::string> Socket::bind(const std::string& endpoint) {
+  // Only then: it makes IPv4 endpoints read back as mapped IPv6 ones.
+  const int ipv6 = endpoint.find('[') != std::string::npos ? 1 : 0;
+  zmq_setsockopt(handle_, ZMQ_IPV6, &ipv6, sizeof ipv6);
   if (zmq_bind(handle_, endpoint.c_str()) != 0) {
     return fail(ErrorCode::Internal, fmt::format("cannot bind {}: {}", endpoint, last_error()));
   }
@@ -66,6 +68,8 @@ Result<std::string> Socket::bind(const std::string& endpoint) {
 }
 
 Result<> Socket::connect(const std::string& endpoint) {
+  const int ipv6 = 1;
+  zmq_setsockopt(handle_, ZMQ_IPV6, &ipv6, sizeof ipv6);
   if (zmq_connect(handle_, endpoint.c_str()) != 0) {
     return fail(ErrorCode::EngineUnreachable,
                 fmt::format("cannot connect to {}: {}", endpoint, last_error()));
