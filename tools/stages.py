@@ -53,8 +53,9 @@ def configure(preset: str) -> list[str]:
 
 
 def build(preset: str, *targets: str) -> list[str]:
-    quiet = [] if sys.stdout.isatty() else ["--", "--quiet"]
-    return ["cmake", "--build", f"build/{preset}", "-j", JOBS, *(["--target", *targets] if targets else []), *quiet]
+    # Every error at once; progress only for people.
+    options = ["--", "-k", "0", *([] if sys.stdout.isatty() else ["--quiet"])]
+    return ["cmake", "--build", f"build/{preset}", "-j", JOBS, *(["--target", *targets] if targets else []), *options]
 
 
 def ctest(preset: str, *more: str) -> list[str]:
