@@ -10,6 +10,7 @@
 #include "fleet/fleet.hpp"
 #include "net/task_group.hpp"
 #include "observe/metrics.hpp"
+#include "serving/output_processor.hpp"
 #include "serving/response_encoder.hpp"
 #include "serving/service.hpp"
 
@@ -53,15 +54,18 @@ class Generation {
  private:
   class Choice;
   friend class Choice;
+  void start_choices();
   void fail_all(Error error);
   void choice_done();
   void apply_pressure();
+  void resume();
   void tick(net::TimePoint now);
 
   Service& service_;
   GenerationSpec spec_;
   ResponseEncoder& encoder_;
   observe::RequestScope& scope_;
+  OutputRules rules_;
   net::Event done_;
   std::optional<Error> error_;
   std::size_t running_ = 0;

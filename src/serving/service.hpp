@@ -13,7 +13,6 @@
 #include "engine/client.hpp"
 #include "fleet/fleet.hpp"
 #include "net/reactor.hpp"
-#include "net/socket.hpp"
 #include "observe/metrics.hpp"
 #include "routing/router.hpp"
 #include "serving/cpu_pool.hpp"
@@ -49,8 +48,11 @@ class Service {
   /// Told about failures that take a worker out of routing; called in the reactor.
   using ReportFailure = std::function<void(std::uint64_t worker_id, std::uint64_t incarnation)>;
 
+  /// Makes an engine's client in this reactor, usually engine::make_client; the seam for tests.
+  using ClientFactory = std::function<std::unique_ptr<engine::EngineClient>(engine::ClientOptions)>;
+
   /// Everything referenced outlives the service.
-  Service(net::Reactor& reactor, net::Dialer& dialer, routing::Router& router, CpuPool& pool,
+  Service(net::Reactor& reactor, ClientFactory make_client, routing::Router& router, CpuPool& pool,
           observe::Registry& registry, ServiceOptions options, ReportFailure report_failure);
   ~Service();
   Service(const Service&) = delete;
@@ -97,7 +99,7 @@ class Service {
   void on_sweep();
 
   net::Reactor& reactor_;
-  net::Dialer& dialer_;
+  ClientFactory make_client_;
   routing::Router& router_;
   CpuPool& pool_;
   observe::Registry& registry_;

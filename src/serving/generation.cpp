@@ -1,0 +1,296 @@
+#include "serving/generation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.hpp"
+
+namespace fairlead::serving {
+namespace {
+
+OutputRules make_rules(const GenerationSpec& spec) {
+  OutputRules rules;
+  rules.eos_token_ids = spec.assets->eos_token_ids;
+  rules.user_stop_ids = spec.user_stop_token_ids;
+  std::ranges::sort(rules.eos_token_ids);
+  std::ranges::sort(rules.user_stop_ids);
+  rules.stop_strings = spec.stop_strings;
+  rules.ignore_eos = spec.request.stop.ignore_eos;
+  rules.include_stop = spec.include_stop;
+  rules.skip_special_tokens = spec.skip_special_tokens;
+  rules.detokenize = spec.detokenize;
+  rules.min_tokens = spec.request.stop.min_tokens;
+  return rules;
+}
+
+}  // namespace
+
+// One sequence: finds a worker, runs on it, and moves to another one as long as nothing was output.
+class Generation::Choice final : public engine::TokenSink {
+ public:
+  Choice(Generation& owner, std::uint32_t index, engine::GenerateRequest request)
+      : owner_(owner),
+        index_(index),
+        request_(std::move(request)),
+        processor_(owner.rules_, *owner.spec_.assets->tokenizer, request_.prompt) {
+    usage_.prompt_tokens = request_.prompt.size();
+    last_message_ = net::Reactor::current()->now();
+  }
+
+  net::Task<> run() {
+    std::vector<std::uint64_t> excluded;
+    std::optional<Error> last_error;
+    for (std::uint32_t attempt = 0; attempt < owner_.service_.options().max_attempts; ++attempt) {
+      auto booked = choose(excluded);
+      if (!booked) {
+        // When others were tried before, what happened there says more than an empty fleet.
+        owner_.fail_all(last_error ? *last_error : booked.error());
+        co_return;
+      }
+      routing::Reservation reservation = std::move(*booked);
+      if (auto error = co_await attempt_on(reservation.worker())) {
+        report(reservation.worker(), *error);
+        if (!traits(error->code).migratable || usage_.completion_tokens > 0) {
+          owner_.fail_all(std::move(*error));
+          co_return;
+        }
+        excluded.push_back(reservation.worker().id);
+        last_error = std::move(error);
+        continue;
+      }
+      owner_.choice_done();
+      co_return;
+    }
+    owner_.fail_all(*last_error);
+  }
+
+  void on_prompt(const engine::PromptInfo& info) override {
+    last_message_ = net::Reactor::current()->now();
+    owner_.encoder_.on_prompt(index_, info);
+  }
+
+  void on_tokens(const engine::TokenChunk& chunk) override {
+    if (ended_) {
+      return;
+    }
+    last_message_ = owner_.last_output_ = net::Reactor::current()->now();
+    if (chunk.finish && chunk.finish->reason == engine::FinishReason::Aborted) {
+      on_error({ErrorCode::EngineCancelled, "the engine aborted the request", {}});
+      return;
+    }
+    if (usage_.completion_tokens == 0 && !chunk.ids.empty()) {
+      std::vector<engine::TokenId>().swap(request_.prompt);  // never sent again once output began
+    }
+    text_.clear();
+    OutputProcessor::Step step = processor_.push(chunk.ids, chunk.finish, text_);
+    usage_.completion_tokens += step.used;
+    if (chunk.finish && chunk.finish->cached_prompt_tokens) {
+      usage_.cached_tokens =
+          std::min<std::uint64_t>(*chunk.finish->cached_prompt_tokens, usage_.prompt_tokens);
+      usage_.cached_known = true;
+    }
+    owner_.scope_.tokens(step.used, owner_.service_.seconds());
+    if (step.used > 0 || !text_.empty()) {
+      const auto logprobs = chunk.logprobs.first(std::min(step.used, chunk.logprobs.size()));
+      owner_.encoder_.on_delta(index_, {text_, chunk.ids.first(step.used), logprobs}, usage_);
+    }
+    if (step.end) {
+      ended_ = true;
+      owner_.encoder_.on_end(index_, *step.end, usage_);
+      event_.set();
+    }
+    owner_.apply_pressure();
+  }
+
+  void on_error(Error error) override {
+    if (!ended_) {
+      ended_ = true;
+      error_ = std::move(error);
+      event_.set();
+    }
+  }
+
+  void pause() {
+    if (stream_) {
+      stream_->pause();
+    }
+  }
+  void resume() {
+    last_message_ = net::Reactor::current()->now();
+    if (stream_) {
+      stream_->resume();
+    }
+  }
+  void check_silence(net::TimePoint now, net::Duration limit) {
+    if (stream_ && now - last_message_ > limit) {
+      on_error({ErrorCode::EngineSilent,
+                fmt::format("no message from the engine for {} s",
+                            std::chrono::duration_cast<std::chrono::seconds>(limit).count()),
+                {}});
+    }
+  }
+  // Aborts what still runs on the engine.
+  void abandon() { stream_.reset(); }
+  const Usage& usage() const { return usage_; }
+
+ private:
+  Result<routing::Reservation> choose(const std::vector<std::uint64_t>& excluded) {
+    // Later attempts look at the newest fleet: the snapshot of the request may list the dead.
+    const auto model = owner_.service_.fleet()->find(owner_.spec_.model->name);
+    const fleet::WorkerSet* set = model ? model->serving_set() : nullptr;
+    if (!set) {
+      return fail(ErrorCode::NoWorkers,
+                  fmt::format("model `{}` has no workers", owner_.spec_.model->name));
+    }
+    return owner_.service_.router().choose(
+        *set, {.worker_id = owner_.spec_.worker_id, .excluded = excluded});
+  }
+
+  // The failure of one attempt, or nothing when the choice ended.
+  net::Task<std::optional<Error>> attempt_on(const fleet::Worker& worker) {
+    client_ = owner_.service_.client(worker);
+    event_.reset();
+    error_.reset();
+    ended_ = false;
+    last_message_ = net::Reactor::current()->now();
+    auto opened = client_->open(request_, *this);
+    if (!opened) {
+      co_return opened.error();
+    }
+    stream_ = std::move(*opened);
+    if (owner_.paused_) {
+      stream_->pause();
+    }
+    co_await event_.wait();
+    stream_.reset();  // a local stop leaves the engine's request unfinished: this aborts it
+    co_return std::exchange(error_, std::nullopt);
+  }
+
+  void report(const fleet::Worker& worker, const Error& error) {
+    if (traits(error.code).worker_down) {
+      owner_.service_.report_failure(worker);
+    }
+    log::debug("request {} failed on worker {}: {}", request_.request_id, worker.id, error.message);
+  }
+
+  Generation& owner_;
+  std::uint32_t index_;
+  engine::GenerateRequest request_;
+  OutputProcessor processor_;
+  Usage usage_;
+  std::string text_;
+  bool ended_ = false;
+  std::optional<Error> error_;
+  net::Event event_;
+  net::TimePoint last_message_;
+  std::shared_ptr<engine::EngineClient> client_;  // before the stream, which uses it to the end
+  std::unique_ptr<engine::EngineStream> stream_;
+};
+
+Generation::Generation(Service& service, GenerationSpec spec, ResponseEncoder& encoder,
+                       observe::RequestScope& scope)
+    : service_(service),
+      spec_(std::move(spec)),
+      encoder_(encoder),
+      scope_(scope),
+      rules_(make_rules(spec_)),
+      last_output_(net::Reactor::current()->now()),
+      sweep_([this](net::TimePoint now) { tick(now); }) {
+  encoder_.set_on_resume([this] { resume(); });
+}
+
+Generation::~Generation() { encoder_.set_on_resume({}); }
+
+net::Task<Result<Usage>> Generation::run() {
+  service_.sweep(sweep_);
+  start_choices();
+  co_await done_.wait();
+  tasks_.cancel();
+  if (error_) {
+    for (const auto& choice : choices_) {
+      choice->abandon();
+    }
+    co_return std::unexpected(std::move(*error_));
+  }
+  Usage total;
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    const Usage& usage = choices_[i]->usage();
+    if (i % spec_.n == 0) {  // the choices of one prompt share it
+      total.prompt_tokens += usage.prompt_tokens;
+      total.cached_tokens += usage.cached_tokens;
+      total.cached_known = total.cached_known || usage.cached_known;
+    }
+    total.completion_tokens += usage.completion_tokens;
+  }
+  scope_.prompt(total.prompt_tokens, total.cached_tokens);
+  co_return total;
+}
+
+void Generation::start_choices() {
+  const std::size_t count = spec_.prompts.size() * spec_.n;
+  running_ = count;
+  choices_.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    engine::GenerateRequest request = i + 1 == count ? std::move(spec_.request) : spec_.request;
+    const std::size_t sequence = i % spec_.n;
+    auto& prompt = spec_.prompts[i / spec_.n];
+    request.prompt = sequence + 1 == spec_.n ? std::move(prompt) : prompt;
+    request.request_id = count == 1 ? spec_.request_id : fmt::format("{}-{}", spec_.request_id, i);
+    if (request.sampling.seed && sequence > 0) {
+      // Distinct sequences that are still reproducible, as vLLM derives them.
+      *request.sampling.seed += static_cast<std::int64_t>(sequence);
+    }
+    choices_.push_back(
+        std::make_unique<Choice>(*this, static_cast<std::uint32_t>(i), std::move(request)));
+  }
+  for (const auto& choice : choices_) {
+    if (error_) {
+      break;
+    }
+    tasks_.spawn(choice->run());
+  }
+}
+
+void Generation::fail_all(Error error) {
+  if (!error_) {
+    error_ = std::move(error);
+    done_.set();
+  }
+}
+
+void Generation::choice_done() {
+  if (--running_ == 0) {
+    done_.set();
+  }
+}
+
+void Generation::apply_pressure() {
+  if (!paused_ && encoder_.congested()) {
+    paused_ = true;
+    for (const auto& choice : choices_) {
+      choice->pause();
+    }
+  }
+}
+
+void Generation::resume() {
+  if (std::exchange(paused_, false)) {
+    for (const auto& choice : choices_) {
+      choice->resume();
+    }
+  }
+}
+
+void Generation::tick(net::TimePoint now) {
+  encoder_.on_tick(std::chrono::duration<double>(now - last_output_).count());
+  const net::Duration limit = service_.options().stream_timeout;
+  if (limit > net::Duration(0) && !paused_) {
+    for (const auto& choice : choices_) {
+      choice->check_silence(now, limit);
+    }
+  }
+}
+
+}  // namespace fairlead::serving

@@ -1,0 +1,103 @@
+#include "serving/output_processor.hpp"
+
+#include <algorithm>
+
+namespace fairlead::serving {
+
+OutputProcessor::OutputProcessor(const OutputRules& rules, const tokenizer::Tokenizer& tokenizer,
+                                 std::span<const engine::TokenId> prompt)
+    : rules_(rules), decoder_(tokenizer, rules.skip_special_tokens, prompt) {
+  if (!rules.stop_strings.empty() && rules.detokenize) {
+    matcher_.emplace(rules.stop_strings, rules.include_stop);
+  }
+}
+
+OutputProcessor::Step OutputProcessor::push(std::span<const engine::TokenId> ids,
+                                            const engine::Finish* finish, std::string& text) {
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const engine::TokenId id = ids[i];
+    ++count_;
+    if (stops_at(id, i + 1 == ids.size(), finish)) {
+      return {i + 1, end_at_token(id, text)};
+    }
+    if (auto end = add_text(id, text)) {
+      return {i + 1, std::move(end)};
+    }
+  }
+  if (!finish) {
+    return {ids.size(), std::nullopt};
+  }
+  if (auto matched = release_rest(text)) {
+    return {ids.size(), std::move(matched)};
+  }
+  ChoiceEnd end;
+  end.reason = finish->reason == engine::FinishReason::Length ? EndReason::Length : EndReason::Stop;
+  return {ids.size(), std::move(end)};
+}
+
+// The engine honours these ids itself; checking them here too keeps the promise with engines that
+// do not know all of the model's ends.
+bool OutputProcessor::stops_at(engine::TokenId id, bool last, const engine::Finish* finish) const {
+  if (last && finish && finish->reason == engine::FinishReason::Stop &&
+      (finish->stop_token_id == id || finish->eos_token_id == id)) {
+    return true;
+  }
+  if (count_ < rules_.min_tokens) {
+    return false;
+  }
+  return std::ranges::binary_search(rules_.user_stop_ids, id) ||
+         (!rules_.ignore_eos && std::ranges::binary_search(rules_.eos_token_ids, id));
+}
+
+ChoiceEnd OutputProcessor::end_at_token(engine::TokenId id, std::string& text) {
+  ChoiceEnd end;
+  if (std::ranges::binary_search(rules_.user_stop_ids, id)) {
+    end.matched = id;
+  }
+  if (rules_.include_stop) {
+    if (auto matched = add_text(id, text)) {
+      return *matched;
+    }
+  }
+  if (auto matched = release_rest(text)) {
+    return *matched;
+  }
+  return end;
+}
+
+std::optional<ChoiceEnd> OutputProcessor::add_text(engine::TokenId id, std::string& text) {
+  if (!rules_.detokenize) {
+    return std::nullopt;
+  }
+  if (!matcher_ || count_ < rules_.min_tokens) {
+    decoder_.push(id, text);
+    return std::nullopt;
+  }
+  scratch_.clear();
+  decoder_.push(id, scratch_);
+  if (const auto which = matcher_->feed(scratch_, text)) {
+    return matched_string(*which);
+  }
+  return std::nullopt;
+}
+
+std::optional<ChoiceEnd> OutputProcessor::release_rest(std::string& text) {
+  if (!rules_.detokenize) {
+    return std::nullopt;
+  }
+  if (matcher_) {
+    if (const auto which = matcher_->finish(text)) {
+      return matched_string(*which);
+    }
+  }
+  decoder_.flush(text);  // an incomplete character, which no stop string can contain
+  return std::nullopt;
+}
+
+ChoiceEnd OutputProcessor::matched_string(std::size_t which) const {
+  ChoiceEnd end;
+  end.matched = rules_.stop_strings[which];
+  return end;
+}
+
+}  // namespace fairlead::serving

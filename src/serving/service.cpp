@@ -1,0 +1,87 @@
+#include "serving/service.hpp"
+
+#include <chrono>
+
+namespace fairlead::serving {
+namespace {
+
+constexpr net::Duration kSweepInterval = std::chrono::seconds(1);
+
+}  // namespace
+
+Service::Service(net::Reactor& reactor, ClientFactory make_client, routing::Router& router,
+                 CpuPool& pool, observe::Registry& registry, ServiceOptions options,
+                 ReportFailure report_failure)
+    : reactor_(reactor),
+      make_client_(std::move(make_client)),
+      router_(router),
+      pool_(pool),
+      registry_(registry),
+      options_(options),
+      report_failure_(std::move(report_failure)),
+      fleet_(std::make_shared<fleet::Fleet>()),
+      sweep_timer_([this] { on_sweep(); }) {}
+
+Service::~Service() = default;
+
+void Service::set_fleet(std::shared_ptr<const fleet::Fleet> fleet) {
+  fleet_ = std::move(fleet);
+  std::erase_if(clients_, [&](const auto& entry) { return !fleet_->worker(entry.first); });
+}
+
+void Service::set_assets(std::string name, std::shared_ptr<const ModelContext> assets) {
+  assets_[std::move(name)] = std::move(assets);
+}
+
+std::shared_ptr<const ModelContext> Service::assets(std::string_view model) const {
+  auto found = assets_.find(model);
+  if (found == assets_.end()) {
+    found = assets_.find(std::string_view());
+  }
+  return found == assets_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<engine::EngineClient> Service::client(const fleet::Worker& worker) {
+  Entry& entry = clients_[worker.id];
+  // Another life of the engine may speak another dialect: start over with what its probe found.
+  if (!entry.client || entry.incarnation != worker.incarnation) {
+    entry.incarnation = worker.incarnation;
+    entry.client = make_client_(worker.client_options());
+  }
+  return entry.client;
+}
+
+void Service::report_failure(const fleet::Worker& worker) {
+  report_failure_(worker.id, worker.incarnation);
+}
+
+observe::ModelShard& Service::metrics(std::string_view model) {
+  const auto found = shards_.find(model);
+  if (found != shards_.end()) {
+    return *found->second;
+  }
+  observe::ModelShard& shard = registry_.shard(model, static_cast<std::size_t>(reactor_.index));
+  shards_.emplace(std::string(model), &shard);
+  return shard;
+}
+
+double Service::seconds() const {
+  return std::chrono::duration<double>(reactor_.now().time_since_epoch()).count();
+}
+
+void Service::sweep(Sweep& item) {
+  sweeps_.push_back(item);
+  if (!sweep_timer_.armed()) {
+    sweep_timer_.arm(kSweepInterval);
+  }
+}
+
+void Service::on_sweep() {
+  const net::TimePoint now = reactor_.now();
+  sweeps_.for_each([&](Sweep& item) { item.tick(now); });
+  if (!sweeps_.empty()) {
+    sweep_timer_.arm(kSweepInterval);
+  }
+}
+
+}  // namespace fairlead::serving
