@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Runs the standard scenarios against mock engines and prints a table.
+
+Every figure is CPU time of the `serve` process per request or per streamed token, measured by the
+load generator from /proc in the same run as the floor (a bare paced send loop). Standard library
+only. `--json FILE` keeps the raw reports.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+WORDS = ("the quick brown fox jumps over a lazy dog while seven wizards mix potions in an old tower "
+         "and nobody on the quiet street below notices the blue smoke ").split()
+
+
+class Program:
+    """A long-running subcommand and its ready line."""
+
+    def __init__(self, binary, *args):
+        self.process = subprocess.Popen([binary, *args], stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, text=True)
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"{' '.join(map(str, args))}: did not start")
+        self.ready = json.loads(line)
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+def prompt_of(words):
+    return " ".join(WORDS[i % len(WORDS)] for i in range(words))
+
+
+def rss_kib(pid):
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    return 0
+
+
+class Bench:
+    def __init__(self, args):
+        self.binary = args.binary
+        self.loadgen = args.loadgen
+        self.model_path = args.model_path
+        self.scale = args.scale
+        self.only = set(args.only.split(",")) if args.only else None
+        self.reports = {}
+
+    def wanted(self, name):
+        return self.only is None or name in self.only
+
+    def fleet(self, *engine_flags, serve_flags=()):
+        engine = Program(self.binary, "mock-engine", "--backend", "vllm", "--listen", "127.0.0.1:0",
+                         "--debug-listen", "127.0.0.1:0", "--model", "demo", "--reply", "echo",
+                         *engine_flags)
+        server = Program(self.binary, "serve", "--direct", "--direct-backend", "vllm", "--engine-url",
+                         f"http://{engine.ready['grpc']}", "--model-path", self.model_path,
+                         "--model-name", "demo", "--http-host", "127.0.0.1", "--http-port", "0",
+                         *serve_flags)
+        self.wait_ready(server.ready["http"])
+        return engine, server
+
+    @staticmethod
+    def wait_ready(address):
+        host, port = address.rsplit(":", 1)
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with socket.create_connection((host, int(port)), 5) as connection:
+                connection.sendall(b"GET /ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                if connection.recv(64).startswith(b"HTTP/1.1 200"):
+                    return
+            time.sleep(0.05)
+        sys.exit("the server did not become ready")
+
+    def load(self, server, *flags):
+        command = [self.loadgen, "--address", server.ready["http"], "--pid", str(server.process.pid),
+                   "--model", "demo", *map(str, flags)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"load generator failed: {done.stdout}{done.stderr}")
+        return json.loads(done.stdout)
+
+    def scenario(self, name, engine_flags, *load_flags, serve_flags=()):
+        if not self.wanted(name):
+            return
+        engine, server = self.fleet(*engine_flags, serve_flags=serve_flags)
+        try:
+            report = self.load(server, *load_flags)
+        finally:
+            server.stop()
+            engine.stop()
+        if report["errors"]:
+            sys.exit(f"{name}: {report['problems']}")
+        self.reports[name] = report
+
+    def run(self):
+        n = self.scale
+        prompt = prompt_of(75)
+        free = ["--speedup-ratio", "0"]
+        paced = ["--speedup-ratio", "0", "--token-interval-ms", "6"]
+        self.scenario("S1", free, "--connections", 32, "--requests", int(20000 * n), "--warmup", 500,
+                      "--prompt", prompt, "--max-tokens", 64)
+        self.scenario("S1p", paced, "--connections", 32, "--requests", int(1000 * n), "--warmup", 64,
+                      "--prompt", prompt, "--max-tokens", 64)
+        self.scenario("S2", free, "--unary", "--connections", 32, "--requests", int(40000 * n),
+                      "--warmup", 500, "--prompt", prompt, "--max-tokens", 16)
+        self.scenario("S6", free, "--connections", 256, "--requests", int(4096 * n), "--warmup", 256,
+                      "--prompt", prompt_of(500), "--max-tokens", 512)
+        if self.wanted("floor"):
+            done = subprocess.run([self.loadgen, "floor"], capture_output=True, text=True, check=True)
+            self.reports["floor"] = json.loads(done.stdout)
+        if self.wanted("idle"):
+            self.idle()
+
+    def idle(self, streams=1000):
+        engine, server = self.fleet("--speedup-ratio", "0", "--fault", "stall-after:1")
+        pid = server.process.pid
+        start = rss_kib(pid)
+        host, port = server.ready["http"].rsplit(":", 1)
+        body = json.dumps({"model": "demo", "stream": True, "max_tokens": 64,
+                           "messages": [{"role": "user", "content": prompt_of(75)}]})
+        request = (f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                   f"Content-Length: {len(body)}\r\n\r\n{body}").encode()
+        sockets = []
+        try:
+            for _ in range(streams):
+                connection = socket.create_connection((host, int(port)), 10)
+                connection.sendall(request)
+                sockets.append(connection)
+            for connection in sockets:
+                received = b""
+                while received.count(b"data: ") < 2:
+                    received += connection.recv(65536)
+            self.reports["idle"] = {"rss_kib": start,
+                                    "kib_per_stream": (rss_kib(pid) - start) / streams}
+        finally:
+            for connection in sockets:
+                connection.close()
+            server.stop()
+            engine.stop()
+
+    def table(self):
+        rows = ["| Scenario | CPU µs/request | CPU µs/token | requests/s | tokens/s | TTFT ms p50/p99 | "
+                "inter-token ms p50/p99 | tokens/chunk | peak RSS MiB |", "|---|---|---|---|---|---|---|---|---|"]
+        for name, r in self.reports.items():
+            if "cpu_us_per_request" not in r:
+                continue
+            per_request = r["tokens_per_second"] / max(r["requests_per_second"], 1e-9)
+            chunks = max(r["chunks_per_request"], 1)
+            rows.append(
+                f"| {name} | {r['cpu_us_per_request']:.0f} | {r['cpu_us_per_token']:.2f} | "
+                f"{r['requests_per_second']:.0f} | {r['tokens_per_second']:.0f} | "
+                f"{r['ttft_ms_p50']:.2f} / {r['ttft_ms_p99']:.2f} | "
+                f"{r['inter_token_ms_p50']:.2f} / {r['inter_token_ms_p99']:.2f} | "
+                f"{per_request / chunks:.1f} | {r['peak_rss_kib'] / 1024:.0f} |")
+        if "floor" in self.reports:
+            rows.append(f"\nFloor (bare paced send): {self.reports['floor']['cpu_us_per_send']:.2f} µs "
+                        "CPU per send.")
+        if "idle" in self.reports:
+            idle = self.reports["idle"]
+            rows.append(f"\nIdle: {idle['rss_kib'] / 1024:.1f} MiB RSS (demo tokenizer included), "
+                        f"{idle['kib_per_stream']:.1f} KiB per idle stream.")
+        return "\n".join(rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--binary", default=str(ROOT / "build/release/fairlead"))
+    parser.add_argument("--loadgen", default=str(ROOT / "build/release/fairlead-loadgen"))
+    parser.add_argument("--model-path", default=str(ROOT / "share/demo"))
+    parser.add_argument("--scale", type=float, default=1.0, help="multiplies the request counts")
+    parser.add_argument("--only", help="comma list of S1,S1p,S2,S6,floor,idle")
+    parser.add_argument("--json", help="file for the raw reports")
+    args = parser.parse_args()
+    bench = Bench(args)
+    bench.run()
+    print(bench.table())
+    if args.json:
+        pathlib.Path(args.json).write_text(json.dumps(bench.reports, indent=1))
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("FAIRLEAD_LOG_LEVEL", "warn")
+    main()
