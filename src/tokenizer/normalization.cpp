@@ -179,6 +179,8 @@ std::size_t find_attention(std::string_view text, std::size_t pos) {
 
 }  // namespace
 
+void prepare_nfc() { tables(); }
+
 bool normalize_nfc(std::string_view text, std::string& out) {
   std::size_t found = find_attention(text, 0);
   if (found == text.size()) {

@@ -10,4 +10,7 @@ namespace fairlead::tokenizer {
 /// otherwise `out` becomes the normalized text. `text` must be well-formed UTF-8.
 bool normalize_nfc(std::string_view text, std::string& out);
 
+/// Builds the tables that `normalize_nfc` otherwise builds at its first call.
+void prepare_nfc();
+
 }  // namespace fairlead::tokenizer

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -26,6 +27,34 @@ inline constexpr std::string_view kGpt2Pattern =
 
 /// The scanner that equals this pattern, or `None`.
 Scanner recognize_pattern(std::string_view pattern);
+
+/// `kind_bit` of the kind of each ASCII character; a unit test compares it with the table.
+inline constexpr std::array<std::uint32_t, 128> kAsciiKinds = [] {
+  using enum CodePointKind;
+  constexpr std::pair<std::string_view, CodePointKind> kSets[] = {
+      {"ABCDEFGHIJKLMNOPQRSTUVWXYZ", Lu},
+      {"abcdefghijklmnopqrstuvwxyz", Ll},
+      {"0123456789", Nd},
+      {"_", Pc},
+      {"-", Pd},
+      {"([{", Ps},
+      {")]}", Pe},
+      {"!\"#%&'*,./:;?@\\", Po},
+      {"+<=>|~", Sm},
+      {"$", Sc},
+      {"^`", Sk},
+      {" \t\v\f", Space},
+      {"\r\n", Newline},
+  };
+  std::array<std::uint32_t, 128> kinds{};
+  kinds.fill(kind_bit(Cc));
+  for (const auto& [characters, kind] : kSets) {
+    for (const char c : characters) {
+      kinds[static_cast<unsigned char>(c)] = kind_bit(kind);
+    }
+  }
+  return kinds;
+}();
 
 /// Finds the end of the word that starts at a position. Text must be well-formed UTF-8.
 class WordScanner {
@@ -54,6 +83,10 @@ class WordScanner {
   Character at(std::size_t pos) const {
     if (pos >= text_.size()) {
       return {pos, 0};
+    }
+    const auto lead = static_cast<unsigned char>(text_[pos]);
+    if (lead < 0x80) {
+      return {pos + 1, kAsciiKinds[lead]};
     }
     std::size_t length = 0;
     const char32_t c = decode_valid(text_.data() + pos, length);

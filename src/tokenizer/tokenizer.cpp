@@ -94,6 +94,9 @@ Result<std::unique_ptr<const Tokenizer::Parts>> Tokenizer::Parts::create(
                            : !around        ? around.error()
                                             : decoder.error());
   }
+  // Built now, so that no request waits for them.
+  code_point_kinds();
+  prepare_nfc();
   auto parts = std::make_unique<Parts>();
   parts->nfc = *nfc;
   parts->model = std::move(file->model);

@@ -201,22 +201,28 @@ bool is_white_space(char32_t code_point) {
 }
 
 CodePointTable::CodePointTable(const std::uint32_t* runs, std::size_t count, int value_bits) {
-  std::map<std::array<std::uint8_t, 256>, std::uint16_t> seen;
-  std::array<std::uint8_t, 256> block{};
+  using Block = std::array<std::uint8_t, 256>;
+  std::map<Block, std::uint16_t> seen;
+  const auto value = [&](std::size_t run) {
+    return static_cast<std::uint8_t>(runs[run] & ((1u << value_bits) - 1));
+  };
+  const auto end = [&](std::size_t run) {
+    return run + 1 < count ? runs[run + 1] >> value_bits : kLastCodePoint + 1;
+  };
   std::size_t run = 0;
-  for (std::uint32_t code_point = 0; code_point <= kLastCodePoint; ++code_point) {
-    while (run + 1 < count && runs[run + 1] >> value_bits <= code_point) {
-      ++run;
+  for (std::uint32_t first = 0; first <= kLastCodePoint; first += 256) {
+    Block block;  // NOLINT: filled below
+    for (std::uint32_t at = 0; at < 256;) {
+      const std::uint32_t stop = std::min(end(run) - first, std::uint32_t{256});
+      std::fill(block.begin() + at, block.begin() + stop, value(run));
+      at = stop;
+      run += at < 256 || end(run) == first + 256 ? 1 : 0;
     }
-    block[code_point & 0xFF] = static_cast<std::uint8_t>(runs[run] & ((1u << value_bits) - 1));
-    if ((code_point & 0xFF) == 0xFF) {
-      const auto next = static_cast<std::uint16_t>(seen.size());
-      const auto [it, added] = seen.emplace(block, next);
-      if (added) {
-        blocks_.insert(blocks_.end(), block.begin(), block.end());
-      }
-      index_[code_point >> 8] = it->second;
+    const auto [it, added] = seen.emplace(block, static_cast<std::uint16_t>(seen.size()));
+    if (added) {
+      blocks_.insert(blocks_.end(), block.begin(), block.end());
     }
+    index_[first >> 8] = it->second;
   }
 }
 
