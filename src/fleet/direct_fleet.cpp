@@ -251,11 +251,7 @@ void DirectFleet::Impl::take_addresses(Watched& member, std::vector<net::Address
 
 /// A probe succeeded: the engine joins, or what is known of it changes.
 void DirectFleet::Impl::take_info(Watched& member, engine::EngineInfo info) {
-  for (engine::KvEventSource& source : info.kv_event_sources) {
-    const std::string host = member.endpoint.authority_host();
-    source.endpoint = replace_wildcard_host(source.endpoint, host);
-    source.replay_endpoint = replace_wildcard_host(source.replay_endpoint, host);
-  }
+  replace_wildcard_hosts(info, member.endpoint.authority_host());
   const bool same = member.info == info;
   if (member.up && same) {
     return;

@@ -4,6 +4,13 @@
 
 namespace fairlead::fleet {
 
+void replace_wildcard_hosts(engine::EngineInfo& info, std::string_view authority_host) {
+  for (engine::KvEventSource& source : info.kv_event_sources) {
+    source.endpoint = replace_wildcard_host(source.endpoint, authority_host);
+    source.replay_endpoint = replace_wildcard_host(source.replay_endpoint, authority_host);
+  }
+}
+
 std::string_view role_name(Role role) {
   switch (role) {
     case Role::Aggregated: return "Aggregated";

@@ -13,6 +13,9 @@
 
 namespace fairlead::fleet {
 
+/// Replaces the hosts of KV event endpoints that name every interface by the engine's own.
+void replace_wildcard_hosts(engine::EngineInfo& info, std::string_view authority_host);
+
 /// What a worker does in its model's fleet.
 enum class Role : std::uint8_t {
   Aggregated,  ///< Prefill and decode.

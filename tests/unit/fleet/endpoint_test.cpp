@@ -66,7 +66,8 @@ TEST(EndpointParsing, HostNamesAreLowerCaseAndPort80IsTheDefault) {
   const Result<Endpoint> named = parse_endpoint("http://Engine_1.svc.Local:9000");
   ASSERT_TRUE(named);
   EXPECT_EQ(named->url, "http://engine_1.svc.local:9000");
-  for (const std::string_view text : {"http://engine", "http://engine:80/", "engine:80", "engine:"}) {
+  for (const std::string_view text :
+       {"http://engine", "http://engine:80/", "engine:80", "engine:"}) {
     const Result<Endpoint> endpoint = parse_endpoint(text);
     ASSERT_TRUE(endpoint) << text;
     EXPECT_EQ(endpoint->url, "http://engine");

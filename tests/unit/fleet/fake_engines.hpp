@@ -1,0 +1,94 @@
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/client.hpp"
+#include "fleet/resolver.hpp"
+#include "net/event.hpp"
+
+namespace fairlead::fleet::testing {
+
+/// One pretended engine; tests change it while it is watched.
+struct FakeEngine {
+  std::optional<engine::EngineInfo> info;  ///< Absent: nothing listens.
+  bool hangs = false;                      ///< Takes connections and never answers.
+  std::optional<Error> health_error;       ///< Answers probes, but is not well.
+  int probes = 0;
+  int checks = 0;
+  std::vector<net::Address> addresses;  ///< Last ones given to its client.
+};
+
+/// A client of a pretended engine.
+class FakeClient final : public engine::EngineClient {
+ public:
+  explicit FakeClient(FakeEngine& fake) : fake_(fake) {}
+
+  net::Task<Result<engine::EngineInfo>> probe(net::TimePoint deadline) override {
+    ++fake_.probes;
+    const Result<> alive = co_await answer(deadline);
+    if (!alive) {
+      co_return std::unexpected(alive.error());
+    }
+    if (fake_.health_error) {
+      co_return std::unexpected(*fake_.health_error);
+    }
+    co_return *fake_.info;
+  }
+  net::Task<Result<>> check_health(net::TimePoint deadline) override {
+    ++fake_.checks;
+    const Result<> alive = co_await answer(deadline);
+    if (alive && fake_.health_error) {
+      co_return std::unexpected(*fake_.health_error);
+    }
+    co_return alive;
+  }
+  Result<std::unique_ptr<engine::EngineStream>> open(const engine::GenerateRequest&,
+                                                     engine::TokenSink&) override {
+    return fail(ErrorCode::Internal, "not used");
+  }
+  void set_addresses(std::vector<net::Address> addresses) override {
+    fake_.addresses = std::move(addresses);
+  }
+
+ private:
+  /// Answers in a later turn, as a network does.
+  net::Task<Result<>> answer(net::TimePoint deadline) {
+    if (fake_.hangs) {
+      net::Event never;
+      co_await never.wait_until(deadline);
+      co_return fail(ErrorCode::EngineConnectTimeout, "Check: deadline exceeded");
+    }
+    co_await net::Sleep(std::chrono::milliseconds(1));
+    if (!fake_.info) {
+      co_return fail(ErrorCode::EngineUnreachable, "connection refused");
+    }
+    co_return Result<>();
+  }
+
+  FakeEngine& fake_;
+};
+
+/// A resolver whose answers tests decide: a name without an entry is looked up for ever.
+class FakeResolver final : public Resolver {
+ public:
+  using Answer = Result<std::vector<net::Address>>;
+
+  net::Task<Answer> resolve(std::string host, std::uint16_t) override {
+    ++asked[host];
+    while (!answers.contains(host)) {
+      co_await net::Sleep(std::chrono::milliseconds(1));
+    }
+    co_return answers.at(host);
+  }
+
+  std::map<std::string, Answer> answers;
+  std::map<std::string, int> asked;
+};
+
+}  // namespace fairlead::fleet::testing
