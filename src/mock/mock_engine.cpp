@@ -245,8 +245,8 @@ MockEngine::MockEngine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 MockEngine::~MockEngine() { impl_->stop(); }
 
 Result<std::unique_ptr<MockEngine>> MockEngine::create(net::Reactor& reactor, MockOptions options) {
-  if (auto valid = validate(options); !valid) {
-    return std::unexpected(valid.error());
+  if (auto resolved = resolve(options); !resolved) {
+    return std::unexpected(resolved.error());
   }
   auto replies = ReplySource::parse(options.reply, options.seed, options.vocab_size);
   if (!replies) {

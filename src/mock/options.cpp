@@ -9,6 +9,8 @@
 namespace fairlead::mock {
 namespace {
 
+constexpr std::size_t kDefaultModelLength = 32768;
+
 template <class T>
 struct Named {
   std::string_view name;
@@ -112,7 +114,7 @@ Result<std::pair<std::string, std::uint16_t>> split_host_port(std::string_view t
   return std::pair(std::string(text.substr(0, colon)), port);
 }
 
-Result<> validate(const MockOptions& options) {
+Result<> resolve(MockOptions& options) {
   const auto wrong = [](std::string_view flag, std::string_view why) {
     return fail(ErrorCode::InvalidRequest, fmt::format("{} {}", flag, why), std::string(flag));
   };
@@ -122,10 +124,15 @@ Result<> validate(const MockOptions& options) {
   if (options.num_gpu_blocks < 2 || options.num_gpu_blocks > 16'777'216) {
     return wrong("--num-gpu-blocks", "must be 2 to 16777216 (one block is never handed out)");
   }
+  const std::size_t capacity = (options.num_gpu_blocks - 1) * options.block_size;
+  if (options.max_model_len == 0) {
+    options.max_model_len =
+        static_cast<std::uint32_t>(std::min<std::size_t>(capacity, kDefaultModelLength));
+  }
   if (options.max_model_len < 2) {
     return wrong("--max-model-len", "must be at least 2");
   }
-  if (options.max_model_len > (options.num_gpu_blocks - 1) * options.block_size) {
+  if (options.max_model_len > capacity) {
     return wrong("--max-model-len", fmt::format("{} does not fit {} usable KV blocks of {} tokens",
                                                 options.max_model_len, options.num_gpu_blocks - 1,
                                                 options.block_size));

@@ -58,15 +58,15 @@ struct MockOptions {
   std::string tool_call_parser;             ///< `--tool-call-parser`, reported only.
   std::string reasoning_parser;             ///< `--reasoning-parser`, reported only.
 
-  double speedup_ratio = 1.0;                 ///< `--speedup-ratio`, 0 = no delays.
-  double decode_speedup_ratio = 1.0;          ///< `--decode-speedup-ratio`.
-  double token_interval_ms = 0;               ///< `--token-interval-ms`: replaces the model.
-  double startup_time_s = 0;                  ///< `--startup-time` before it listens.
-  std::size_t block_size = 64;                ///< `--block-size` in tokens.
-  std::size_t num_gpu_blocks = 16384;         ///< `--num-gpu-blocks` per rank.
-  std::uint32_t max_model_len = 32768;        ///< `--max-model-len` in tokens.
-  SchedulerOptions scheduler;                 ///< `--max-num-seqs` and kin.
-  bool enable_prefix_caching = true;          ///< `--no-enable-prefix-caching`.
+  double speedup_ratio = 1.0;          ///< `--speedup-ratio`, 0 = no delays.
+  double decode_speedup_ratio = 1.0;   ///< `--decode-speedup-ratio`.
+  double token_interval_ms = 0;        ///< `--token-interval-ms`: replaces the model.
+  double startup_time_s = 0;           ///< `--startup-time` before it listens.
+  std::size_t block_size = 64;         ///< `--block-size` in tokens.
+  std::size_t num_gpu_blocks = 16384;  ///< `--num-gpu-blocks` per rank.
+  std::uint32_t max_model_len = 0;     ///< `--max-model-len`, 0 = 32768 or what the KV cache holds.
+  SchedulerOptions scheduler;          ///< `--max-num-seqs` and kin.
+  bool enable_prefix_caching = true;   ///< `--no-enable-prefix-caching`.
   std::uint64_t kv_bytes_per_token = 0;       ///< `--kv-bytes-per-token`, 0 = no transfer time.
   double kv_transfer_bandwidth = 64.0;        ///< `--kv-transfer-bandwidth`, GB/s; 0 = off.
   std::optional<ReasoningOptions> reasoning;  ///< `--reasoning`.
@@ -107,7 +107,8 @@ Result<> set_option(MockOptions& options, std::string_view name, std::string_vie
 /// of the file it names. Unknown keys and wrong types are refused; null leaves an option alone.
 Result<> apply_extra_engine_args(MockOptions& options, std::string_view text_or_path);
 
-/// Checks options against each other. The error names the flag.
-Result<> validate(const MockOptions& options);
+/// Resolves what was left open (`max_model_len`) and checks options against each other. The error
+/// names the flag.
+Result<> resolve(MockOptions& options);
 
 }  // namespace fairlead::mock
