@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/error.hpp"
+#include "jinja/runtime.hpp"
+#include "jinja/value.hpp"
+
+namespace fairlead::jinja {
+
+struct Program;
+
+/// A parsed template of the language that Hugging Face chat templates are written in: Jinja as
+/// transformers configures it (immutable sandbox, `trim_blocks`, `lstrip_blocks`, loop controls,
+/// `generation` blocks, `tojson` as Python's `json.dumps`). Immutable: any number of threads may
+/// render it at once.
+class Template {
+ public:
+  /// What one render may use.
+  struct Options {
+    std::optional<std::string> now;  ///< ISO local time for `strftime_now`; absent: the clock.
+    Limits limits;                   ///< Bounds.
+  };
+
+  /// Parses `source`. The error is `InvalidRequest` and names the line.
+  static Result<std::shared_ptr<const Template>> parse(std::string source);
+
+  /// Renders with the variables of `context`, a dict. Every failure is `InvalidRequest`:
+  /// `raise_exception` with its own message, errors of the template, exceeded limits.
+  Result<std::string> render(const Value& context, const Options& options) const;
+
+  /// The source as given.
+  const std::string& source() const { return source_; }
+
+  ~Template();
+  Template(const Template&) = delete;
+  Template& operator=(const Template&) = delete;
+
+ private:
+  Template(std::string source, Program program);
+
+  const std::string source_;
+  const std::unique_ptr<const Program> program_;
+};
+
+}  // namespace fairlead::jinja
