@@ -1,6 +1,7 @@
 #include "net/http1_connection.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "base/log.hpp"
@@ -284,8 +285,8 @@ std::size_t Http1Connection::process_chunks(std::string_view bytes) {
     case ChunkedDecoder::Status::BodyTooLarge:
       refuse(413, "the request body is too large");
       return bytes.size();
-    case ChunkedDecoder::Status::TrailersTooLarge:
-      refuse(431, "the request's trailers are too large");
+    case ChunkedDecoder::Status::HeadsTooLarge:
+      refuse(431, "the request's chunk heads or trailers are too large");
       return bytes.size();
     case ChunkedDecoder::Status::Malformed: break;
   }
@@ -403,7 +404,10 @@ void Http1Connection::cut(std::string_view why) {
 void Http1Connection::broken(int error) {
   if (state_ == State::Busy && !exchange_.finished_) {
     bump(context_.counters.clients_gone);
-    log::info("client {} left during its request: {}", stream_->peer(), std::strerror(error));
+    // A client that cancels with unread bytes resets the connection; that is no trouble.
+    const bool usual = error == ECONNRESET || error == EPIPE;
+    log::write(usual ? log::Level::Debug : log::Level::Info,
+               "client {} left during its request: {}", stream_->peer(), std::strerror(error));
   }
   close();
 }

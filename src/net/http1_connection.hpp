@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "net/http1_chunks.hpp"
 #include "net/http1_parser.hpp"
 #include "net/reactor.hpp"
 #include "net/server_connection.hpp"

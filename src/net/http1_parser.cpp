@@ -4,6 +4,7 @@
 #include <boost/beast/http/basic_parser.hpp>
 #include <limits>
 
+#include "net/http1_chunks.hpp"
 #include "net/server_connection.hpp"
 
 namespace fairlead::net::http {
@@ -15,11 +16,6 @@ using BeastView = boost::beast::string_view;
 using BodyLength = boost::optional<std::uint64_t>;
 
 std::string_view view(BeastView text) { return {text.data(), text.size()}; }
-
-bool is_token_char(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         std::string_view("!#$%&'*+-.^_`|~").contains(c);
-}
 
 char to_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
 
@@ -54,8 +50,6 @@ std::string_view describe(const error_code& error) {
     case beast::error::bad_content_length:
     case beast::error::multiple_content_length: return "malformed or conflicting Content-Length";
     case beast::error::bad_transfer_encoding: return "malformed or conflicting Transfer-Encoding";
-    case beast::error::bad_chunk:
-    case beast::error::bad_chunk_extension: return "malformed chunk";
     default: return "malformed HTTP message";
   }
 }
@@ -264,92 +258,6 @@ std::expected<ResponseFraming, Refusal> parse_response_head(std::string_view hea
     return std::unexpected(*refusal);
   }
   return parser.framing(to_head_request);
-}
-
-class ChunkedDecoder::Parser final : public beast::basic_parser<true> {
- public:
-  Parser(std::uint64_t max_body, std::size_t max_head, std::size_t max_fields)
-      : max_head_(max_head) {
-    // Beast removes the coding only from a whole message, so it gets the head of one.
-    static constexpr std::string_view kHead =
-        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
-    body_limit(max_body);
-    error_code error;
-    put(boost::asio::const_buffer(kHead.data(), kHead.size()), error);
-    fields_ = 0;
-    max_fields_ = max_fields;
-  }
-
-  Status feed(std::string_view bytes, std::size_t& consumed, std::string& out) {
-    out_ = &out;
-    consumed = 0;
-    while (consumed < bytes.size()) {
-      const std::string_view rest = bytes.substr(consumed);
-      in_head_ = false;
-      error_code error;
-      const std::size_t count =
-          put(boost::asio::const_buffer(rest.data(), rest.size()), error);  // one element
-      consumed += count;
-      if (too_many_fields_ || (in_head_ && count > max_head_)) {
-        return Status::TrailersTooLarge;
-      }
-      if (error == beast::error::need_more) {
-        return rest.size() - count > max_head_ ? Status::TrailersTooLarge : Status::NeedMore;
-      }
-      if (error) {
-        return error == beast::error::body_limit ? Status::BodyTooLarge : Status::Malformed;
-      }
-      if (is_done()) {
-        return Status::Complete;
-      }
-    }
-    return Status::NeedMore;
-  }
-
- private:
-  void on_chunk_header_impl(std::uint64_t, BeastView extensions, error_code& error) override {
-    in_head_ = true;
-    // A quoted extension could hide a line end from Beast that another parser sees.
-    if (std::ranges::any_of(extensions, [](char c) {
-          return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == '\x7f';
-        })) {
-      error = beast::error::bad_chunk_extension;
-    }
-  }
-  std::size_t on_chunk_body_impl(std::uint64_t, BeastView body, error_code&) override {
-    out_->append(body.data(), body.size());
-    return body.size();
-  }
-  void on_field_impl(beast::field, BeastView, BeastView, error_code& error) override {
-    if (++fields_ > max_fields_) {
-      too_many_fields_ = true;
-      error = beast::error::header_limit;
-    }
-  }
-  void on_request_impl(beast::verb, BeastView, BeastView, int, error_code&) override {}
-  void on_response_impl(int, BeastView, int, error_code&) override {}
-  void on_header_impl(error_code&) override {}
-  void on_body_init_impl(const BodyLength&, error_code&) override {}
-  std::size_t on_body_impl(BeastView body, error_code&) override { return body.size(); }
-  void on_finish_impl(error_code&) override {}
-
-  std::size_t max_head_;
-  std::size_t max_fields_ = 1;
-  std::size_t fields_ = 0;
-  std::string* out_ = nullptr;
-  bool in_head_ = false;
-  bool too_many_fields_ = false;
-};
-
-ChunkedDecoder::ChunkedDecoder(std::uint64_t max_body, std::size_t max_head, std::size_t max_fields)
-    : parser_(std::make_unique<Parser>(max_body, max_head, max_fields)) {}
-ChunkedDecoder::ChunkedDecoder(ChunkedDecoder&&) noexcept = default;
-ChunkedDecoder& ChunkedDecoder::operator=(ChunkedDecoder&&) noexcept = default;
-ChunkedDecoder::~ChunkedDecoder() = default;
-
-ChunkedDecoder::Status ChunkedDecoder::feed(std::string_view bytes, std::size_t& consumed,
-                                            std::string& out) {
-  return parser_->feed(bytes, consumed, out);
 }
 
 }  // namespace fairlead::net::http

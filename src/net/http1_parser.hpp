@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <expected>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,7 +10,7 @@
 #include "net/http.hpp"
 #include "net/http_client.hpp"
 
-// HTTP/1 messages as bytes (RFC 9112), read strictly: whatever two parsers could read in two ways
+// Heads of HTTP/1 messages (RFC 9112), read strictly: whatever two parsers could read in two ways
 // is refused. Internal to net; Boost.Beast stays behind it.
 
 namespace fairlead::net::http {
@@ -70,32 +69,5 @@ struct ResponseFraming {
 std::expected<ResponseFraming, Refusal> parse_response_head(std::string_view head,
                                                             bool to_head_request,
                                                             ClientResponse& response);
-
-/// Removes the chunked coding. Trailers are checked and dropped.
-class ChunkedDecoder {
- public:
-  /// What is known so far.
-  enum class Status : std::uint8_t {
-    NeedMore,          ///< The body goes on.
-    Complete,          ///< The body and its trailers have ended.
-    BodyTooLarge,      ///< Above `max_body`.
-    TrailersTooLarge,  ///< A chunk's head or the trailers are above `max_head`.
-    Malformed,         ///< Not chunked coding.
-  };
-  /// `max_body` bounds the decoded bytes, `max_head` the bytes of one chunk's head and of the
-  /// trailers, `max_fields` the trailers' number.
-  ChunkedDecoder(std::uint64_t max_body, std::size_t max_head, std::size_t max_fields);
-  ChunkedDecoder(ChunkedDecoder&&) noexcept;
-  ChunkedDecoder& operator=(ChunkedDecoder&&) noexcept;
-  ~ChunkedDecoder();
-
-  /// Appends decoded bytes to `out` and sets `consumed`; bytes that were not consumed must be
-  /// presented again, with more behind them.
-  Status feed(std::string_view bytes, std::size_t& consumed, std::string& out);
-
- private:
-  class Parser;
-  std::unique_ptr<Parser> parser_;
-};
 
 }  // namespace fairlead::net::http

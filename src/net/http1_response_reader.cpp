@@ -143,7 +143,7 @@ Result<> ResponseReader::process_chunks(std::string_view bytes, std::size_t& con
     case ChunkedDecoder::Status::Complete: break;
     case ChunkedDecoder::Status::BodyTooLarge:
       return protocol_error(fmt::format("its body is above {} bytes", limits_.body_bytes));
-    case ChunkedDecoder::Status::TrailersTooLarge:
+    case ChunkedDecoder::Status::HeadsTooLarge:
       return protocol_error("its chunk heads or trailers are too large");
     case ChunkedDecoder::Status::Malformed: return protocol_error("malformed chunk");
   }

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "net/http1_chunks.hpp"
 #include "net/http1_parser.hpp"
 #include "net/http_client.hpp"
 

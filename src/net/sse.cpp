@@ -95,7 +95,7 @@ void SseReader::line(
     }
     data_.append(value);
     has_data_ = true;
-    event_bytes_ += text.size() + 1;
+    event_bytes_ += text.size();
   } else if (field == "event") {
     event_ = value;
   }

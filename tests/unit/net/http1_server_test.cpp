@@ -11,12 +11,12 @@
 namespace fairlead::net::http {
 namespace {
 
+using testing::BytePeer;
 using testing::count_of;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::PipeServer;
-using testing::RawPeer;
 using ::testing::StartsWith;
 
 // Answers with what it saw.
@@ -52,7 +52,7 @@ ServerLimits half_close() {
 
 TEST(Http1Server, AnswersAndKeepsTheConnection) {
   PipeServer server(echo);
-  RawPeer& peer = server.connect();
+  BytePeer& peer = server.connect();
   server.send(peer, "GET /a%20b/c?x=%20y HTTP/1.1\r\nHost: h\r\nX-Thing:  v \r\n\r\n");
   ASSERT_TRUE(server.until([&] { return peer.text.ends_with("|"); }));
   EXPECT_THAT(peer.text, StartsWith("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ndate: "));
@@ -76,6 +76,7 @@ const std::vector<std::string>& corpus() {
       "POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 11\r\n\r\nhello world",
       "POST /p HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
       "5;ext=\"v\"\r\nhello\r\n00006\r\n world\r\n0\r\nTrailer: t\r\n\r\n",
+      "POST /p HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nTrailer: t\r\n\r\n",
       "POST /p HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nok",
       "POST /p HTTP/1.0\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok"
       "GET /last HTTP/1.0\r\n\r\n",
@@ -123,7 +124,7 @@ TEST(Http1Server, DecodesChunksAndDropsTrailers) {
 
 TEST(Http1Server, SendsContinueBeforeTheAnswer) {
   PipeServer server(echo);
-  RawPeer& peer = server.connect();
+  BytePeer& peer = server.connect();
   server.send(peer,
               "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n");
   ASSERT_TRUE(server.until([&] { return !peer.text.empty(); }));
@@ -136,7 +137,7 @@ TEST(Http1Server, RefusesATooLargeBodyBeforeItComes) {
   ServerLimits limits;
   limits.body_bytes = 10;
   PipeServer server(echo, limits);
-  RawPeer& peer = server.connect();
+  BytePeer& peer = server.connect();
   server.send(peer,
               "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 11\r\n\r\n");
   ASSERT_TRUE(server.until([&] { return peer.ended; }));
@@ -228,7 +229,12 @@ TEST(Http1Server, RefusesWhatTwoParsersCouldReadInTwoWays) {
       ok + "Transfer-Encoding: chunked\r\n\r\n5;a=\"\n\"\r\nhello\r\n0\r\n\r\n",
       ok + "Transfer-Encoding: chunked\r\n\r\n5;\nhello\r\n0\r\n\r\n",
       ok + "Transfer-Encoding: chunked\r\n\r\n10000000000000005\r\nhello\r\n0\r\n\r\n",
-      ok + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nContent-Length: 3\r\n\r\n",
+      ok + "Transfer-Encoding: chunked\r\n\r\n0\r\n folded: x\r\n\r\n",
+      ok + "Transfer-Encoding: chunked\r\n\r\n0\r\nx: y\nz: y\r\n\r\n",
+      ok + "Transfer-Encoding: chunked\r\n\r\n0\r\nx\r\n\r\n",
+      ok + "Transfer-Encoding: chunked\r\n\r\n5;a=\"\r\nhello\r\n0\r\n\"\r\n\r\n",
+      ok + "Transfer-Encoding: chunked\r\n\r\n\r\n0\r\n\r\n",
+      ok + "Transfer-Encoding: chunked\r\n\r\n;a\r\n0\r\n\r\n",
       ok + "Transfer-Encoding: chunked\r\n\r\n-1\r\nhello\r\n0\r\n\r\n",
       // Lines and fields.
       ok + "Content-Length : 5\r\n\r\nhello", ok + " Content-Length: 5\r\n\r\nhello",
@@ -292,7 +298,7 @@ TEST(Http1Server, AnswersHeadWithoutABody) {
 
 TEST(Http1Server, StreamsInChunksOnePerTurn) {
   PipeServer server(stream_back);
-  RawPeer& peer = server.connect();
+  BytePeer& peer = server.connect();
   server.send(peer,
               "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 25\r\n\r\n" + std::string(25, 'z'));
   ASSERT_TRUE(server.until([&] { return peer.text.ends_with("0\r\n\r\n"); }));
@@ -304,7 +310,7 @@ TEST(Http1Server, StreamsInChunksOnePerTurn) {
 
 TEST(Http1Server, StreamsToHttp10UntilTheEndOfTheConnection) {
   PipeServer server(stream_back);
-  RawPeer& peer = server.connect();
+  BytePeer& peer = server.connect();
   server.send(peer,
               "POST / HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 12\r\n\r\n"
               "0123456789ab");
@@ -324,7 +330,7 @@ TEST(Http1Server, CoalescesWhatOneTurnProduced) {
     co_await testing::NextTurn();
     exchange.finish();
   });
-  RawPeer& peer = server.connect();
+  BytePeer& peer = server.connect();
   server.send(peer, "GET / HTTP/1.1\r\nHost: h\r\n\r\n");
   ASSERT_TRUE(server.until([&] { return peer.text.ends_with("0\r\n\r\n"); }));
   EXPECT_THAT(peer.text, HasSubstr("\r\n\r\n1f4\r\ndata\n"));

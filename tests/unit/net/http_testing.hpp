@@ -29,9 +29,9 @@ inline void in_turn(Reactor& reactor, const std::function<void()>& job) {
 }
 
 /// The bytes of one end of a stream: sends what it is told, collects what comes.
-class RawPeer final : public StreamHandler {
+class BytePeer final : public StreamHandler {
  public:
-  explicit RawPeer(std::unique_ptr<Stream> stream) : stream_(std::move(stream)) {
+  explicit BytePeer(std::unique_ptr<Stream> stream) : stream_(std::move(stream)) {
     stream_->set_handler(this);
   }
 
@@ -55,6 +55,15 @@ class RawPeer final : public StreamHandler {
     paused_ = false;
     on_readable();
   }
+
+  /// Reads at most `count` bytes although paused.
+  void read_once(std::size_t count) {
+    std::array<char, 1024> buffer;
+    const IoResult result = stream_->read(std::span(buffer).first(count));
+    text.append(buffer.data(), result.bytes);
+  }
+  /// Bytes that the stream has not taken yet.
+  std::size_t unsent() const { return unsent_.size(); }
 
   void on_readable() override {
     std::array<char, 64 * 1024> buffer;
@@ -153,15 +162,15 @@ class PipeServer {
   PipeServer(const PipeServer&) = delete;
   PipeServer& operator=(const PipeServer&) = delete;
 
-  RawPeer& connect(std::size_t max_read = 0, std::size_t capacity = 64 * 1024) {
+  BytePeer& connect(std::size_t max_read = 0, std::size_t capacity = 64 * 1024) {
     in_turn(reactor, [&] {
       auto [ours, theirs] = make_pipe(max_read, capacity);
-      peers.push_back(std::make_unique<RawPeer>(std::move(ours)));
+      peers.push_back(std::make_unique<BytePeer>(std::move(ours)));
       server->accept(std::move(theirs));
     });
     return *peers.back();
   }
-  void send(RawPeer& peer, std::string_view text) {
+  void send(BytePeer& peer, std::string_view text) {
     in_turn(reactor, [&] { peer.send(text); });
   }
   /// Runs turns until `done`.
@@ -175,7 +184,7 @@ class PipeServer {
   /// Sends the parts, each in turns of its own, then ends the request direction; what the server
   /// answered until it closed. Needs `allow_half_close`.
   std::string talk(const std::vector<std::string_view>& parts, std::size_t max_read = 0) {
-    RawPeer& peer = connect(max_read);
+    BytePeer& peer = connect(max_read);
     for (const std::string_view part : parts) {
       send(peer, part);
       settle();
@@ -190,7 +199,7 @@ class PipeServer {
 
   Reactor reactor;
   std::optional<http::Server> server;
-  std::vector<std::unique_ptr<RawPeer>> peers;
+  std::vector<std::unique_ptr<BytePeer>> peers;
 };
 
 }  // namespace fairlead::net::testing
