@@ -125,42 +125,27 @@ std::optional<LiteralMatcher::Match> LiteralMatcher::find(std::string_view text,
 
 void AddedVocabulary::add(const std::vector<AddedToken>& tokens, const Vocabulary& model) {
   for (const AddedToken& token : tokens) {
-    if (token.special && !token.content.empty() && special_contents_.insert(token.content).second) {
-      specials_.push_back(token);
-    }
-  }
-  for (const AddedToken& token : tokens) {
     if (token.content.empty()) {
       continue;
     }
-    std::optional<TokenId> id = find(token.content);
-    if (id && *this->token(*id) == token) {
-      continue;
+    if (token.special) {
+      special_contents_.insert(token.content);
     }
+    std::optional<TokenId> id = find(token.content);
     if (!id) {
       id = model.find_spelling(token.content);
     }
     if (!id) {
-      const auto behind_model = static_cast<TokenId>(model.size());
-      id = highest_ && *highest_ >= behind_model ? *highest_ + 1 : behind_model;
+      id = static_cast<TokenId>(model.size() + new_tokens_++);
     }
-    highest_ = std::max(highest_.value_or(0), *id);
     ids_[token.content] = *id;
-    by_id_[*id] = token;
-    if (!special_contents_.contains(token.content)) {
-      others_.push_back(token);
-    }
+    by_id_[*id] = {token, token.content};
   }
 }
 
 std::optional<TokenId> AddedVocabulary::find(std::string_view content) const {
   const auto it = ids_.find(std::string(content));
   return it == ids_.end() ? std::nullopt : std::optional(it->second);
-}
-
-const AddedToken* AddedVocabulary::token(TokenId id) const {
-  const auto it = by_id_.find(id);
-  return it == by_id_.end() ? nullptr : &it->second;
 }
 
 void AddedVocabulary::split(const Matching& matching, std::string_view text,
@@ -173,7 +158,7 @@ void AddedVocabulary::split(const Matching& matching, std::string_view text,
     from = match->span.end;
     auto [begin, end] = match->span;
     const TokenId id = matching.ids[match->index];
-    const AddedToken& token = by_id_.at(id);
+    const AddedToken& token = by_id_.at(id).token;
     if (token.single_word &&
         (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) {
       continue;
@@ -187,7 +172,10 @@ void AddedVocabulary::split(const Matching& matching, std::string_view text,
     if (done < begin) {
       out.push_back({{done, begin}, std::nullopt});
     }
-    out.push_back({{begin, end}, id});
+    // Nothing is left of a token of white space that the one before has taken; it vanishes.
+    if (begin < end) {
+      out.push_back({{begin, end}, id});
+    }
     done = end;
   }
   if (done < text.size()) {

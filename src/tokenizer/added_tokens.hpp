@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -71,19 +72,21 @@ struct TextPart {
 class AddedVocabulary {
  public:
   /// Adds tokens as one call of the reference does: one that the model or an earlier token spells
-  /// keeps that id, others get the next id behind the model's vocabulary and all added ones.
+  /// keeps that id; the others are numbered from the size of the model's vocabulary on, even when
+  /// that id is taken.
   void add(const std::vector<AddedToken>& tokens, const Vocabulary& model);
 
-  /// Prepares matching. `normalize` gives the normalized form of a content.
+  /// Prepares matching. `normalize` gives the normalized form of a content. Of two tokens with the
+  /// same form the one with the lower id counts (the reference takes either, by chance).
   template <class Normalize>
   void finish(Normalize&& normalize) {
-    for (const std::vector<AddedToken>* list : {&specials_, &others_}) {
-      for (const AddedToken& token : *list) {
-        const TokenId id = ids_.at(token.content);
-        Matching& matching = token.normalized ? normalized_ : raw_;
-        matching.literals.add(token.normalized ? normalize(token.content) : token.content);
-        matching.ids.push_back(id);
+    for (auto& [id, entry] : by_id_) {
+      if (entry.token.normalized) {
+        entry.text = normalize(entry.token.content);
       }
+      Matching& matching = entry.token.normalized ? normalized_ : raw_;
+      matching.literals.add(entry.text);
+      matching.ids.push_back(id);
     }
   }
 
@@ -98,14 +101,18 @@ class AddedVocabulary {
   /// True when no token is matched in normalized text.
   bool none_normalized() const { return normalized_.literals.empty(); }
 
+  /// One token with its id.
+  struct Entry {
+    AddedToken token;  ///< As added.
+    std::string text;  ///< What it decodes to: the normalized content where that is matched.
+  };
+
   /// The id of a content.
   std::optional<TokenId> find(std::string_view content) const;
-  /// The token with this id, or null.
-  const AddedToken* token(TokenId id) const;
-  /// Whether tokens with this text are special.
-  bool is_special(const std::string& content) const { return special_contents_.contains(content); }
+  /// Whether decoding may skip tokens that decode to this text.
+  bool is_special(const std::string& text) const { return special_contents_.contains(text); }
   /// All tokens by id.
-  const std::unordered_map<TokenId, AddedToken>& tokens() const { return by_id_; }
+  const std::map<TokenId, Entry>& tokens() const { return by_id_; }
 
  private:
   struct Matching {
@@ -116,11 +123,9 @@ class AddedVocabulary {
   void split(const Matching& matching, std::string_view text, std::vector<TextPart>& out) const;
 
   std::unordered_map<std::string, TokenId> ids_;
-  std::unordered_map<TokenId, AddedToken> by_id_;
+  std::map<TokenId, Entry> by_id_;
   std::unordered_set<std::string> special_contents_;
-  std::vector<AddedToken> specials_;
-  std::vector<AddedToken> others_;
-  std::optional<TokenId> highest_;
+  std::size_t new_tokens_ = 0;  // that the model does not have
   Matching raw_;
   Matching normalized_;
 };

@@ -107,6 +107,7 @@ class Expander {
           return word_boundary(c == 'B');
         }
         break;
+      case 'R':
       case 'X':
       case 'y':
       case 'Y':
@@ -283,8 +284,7 @@ class Expander {
     std::optional<CodePointSet> points;
     if (name == "digit") {
       points = digit_class();
-    } else if (name == "alpha" || name == "upper" || name == "lower" || name == "punct" ||
-               name == "space" || name == "word") {
+    } else if (name == "alpha" || name == "upper" || name == "lower" || name == "space") {
       points = property(name);
     }
     if (!points) {

@@ -121,17 +121,17 @@ Result<std::unique_ptr<const Tokenizer::Parts>> Tokenizer::Parts::create(
 void Tokenizer::Parts::index_ids() {
   const Vocabulary& vocabulary = model->vocabulary();
   std::size_t limit = vocabulary.id_limit();
-  for (const auto& [id, token] : added.tokens()) {
+  for (const auto& [id, entry] : added.tokens()) {
     limit = std::max<std::size_t>(limit, std::size_t{id} + 1);
   }
   flags.assign(limit, 0);
   for (std::size_t id = 0; id < vocabulary.id_limit(); ++id) {
     flags[id] = vocabulary.contains(static_cast<TokenId>(id)) ? kKnown : 0;
   }
-  for (const auto& [id, token] : added.tokens()) {
-    flags[id] = kKnown | kAdded | (added.is_special(token.content) ? kSpecial : 0);
+  for (const auto& [id, entry] : added.tokens()) {
+    flags[id] = kKnown | kAdded | (added.is_special(entry.text) ? kSpecial : 0);
     std::string bytes;
-    added_bytes[id] = append_byte_level_bytes(bytes, token.content) ? bytes : token.content;
+    added_bytes[id] = append_byte_level_bytes(bytes, entry.text) ? bytes : entry.text;
   }
 }
 

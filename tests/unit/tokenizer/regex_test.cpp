@@ -60,8 +60,9 @@ TEST(Regex, SkipsAnEmptyMatchBehindAMatch) {
 TEST(Regex, RefusesWhatItCannotKeepExact) {
   for (const std::string_view pattern :
        {R"(\X)", R"(\p{NoSuchScript})", R"(\p{Age=16.0})", R"((?i:é))", R"((?i)\p{Lu})",
-        R"((?x) a)", R"([[:graph:]])", R"((?~abc))", R"((*FAIL))", R"(\pL)", R"(a\)", R"([a)",
-        R"(\p{L)", R"([]a])", R"((?<n)", R"((?i:\x{E9}))"}) {
+        R"((?x) a)", R"([[:graph:]])", R"([[:word:]])", R"([[:punct:]])", R"(\R)", R"((?~abc))",
+        R"((*FAIL))", R"(\pL)", R"(a\)", R"([a)", R"(\p{L)", R"([]a])", R"((?<n)",
+        R"((?i:\x{E9}))"}) {
     const Result<Regex> regex = Regex::compile(pattern);
     ASSERT_FALSE(regex) << pattern;
     EXPECT_TRUE(regex.error().message.starts_with("regex: ")) << regex.error().message;
