@@ -28,16 +28,17 @@ void extend_block_hashes(std::vector<std::uint64_t>& hashes, std::span<const Tok
 BlockPool::BlockPool(std::size_t blocks, std::size_t block_size, bool caching)
     : blocks_(std::max<std::size_t>(blocks, 2)), block_size_(block_size), caching_(caching) {
   for (std::size_t id = 1; id < blocks_.size(); ++id) {
-    push_free(static_cast<BlockId>(id));
+    free_before(kNone, static_cast<BlockId>(id));
   }
 }
 
-void BlockPool::push_free(BlockId id) {
-  const BlockId last = blocks_[kNone].previous;
-  blocks_[id].previous = last;
-  blocks_[id].next = kNone;
-  blocks_[last].next = id;
-  blocks_[kNone].previous = id;
+// The list is a ring through block 0: before it is the end, before its successor the beginning.
+void BlockPool::free_before(BlockId next, BlockId id) {
+  const BlockId previous = blocks_[next].previous;
+  blocks_[id].previous = previous;
+  blocks_[id].next = next;
+  blocks_[previous].next = id;
+  blocks_[next].previous = id;
   ++free_;
 }
 
@@ -86,7 +87,7 @@ bool BlockPool::allocate(std::size_t count, std::vector<BlockId>& out) {
 void BlockPool::release(std::span<const BlockId> blocks) {
   for (auto it = blocks.rbegin(); it != blocks.rend(); ++it) {
     if (--blocks_[*it].references == 0) {
-      push_free(*it);
+      free_before(blocks_[*it].stored || !caching_ ? kNone : blocks_[kNone].next, *it);
     }
   }
 }

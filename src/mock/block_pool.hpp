@@ -45,7 +45,7 @@ class BlockPool {
   /// nothing changed, when fewer are free.
   bool allocate(std::size_t count, std::vector<BlockId>& out);
   /// Takes one reference from each block, the last first, so that a sequence's end is evicted
-  /// before its beginning.
+  /// before its beginning. Blocks that hold nothing of use are handed out again first.
   void release(std::span<const BlockId> blocks);
   /// Publishes blocks `first` to `last` (exclusive) of a sequence under their hashes; `tokens` are
   /// the sequence's.
@@ -92,7 +92,7 @@ class BlockPool {
     std::size_t count = 0;
   };
 
-  void push_free(BlockId id);
+  void free_before(BlockId next, BlockId id);
   void unlink_free(BlockId id);
   void evict(BlockId id);
   void index(BlockId id);

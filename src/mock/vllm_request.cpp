@@ -178,6 +178,18 @@ Check check_response(const ::vllm::GenerateRequest& request, const MockOptions& 
   return std::nullopt;
 }
 
+Status too_long(const MockOptions& options, std::size_t prompt) {
+  return invalid(
+      options.has(Capability::ProtoVersion)
+          ? fmt::format("This model's maximum context length is {} tokens. However, your "
+                        "prompt fills it with {} input tokens, leaving no room for "
+                        "output tokens. Please reduce the length of the input prompt.",
+                        options.max_model_len, prompt)
+          : fmt::format("this model's maximum context length is {} tokens, but the "
+                        "prompt contains {} input tokens",
+                        options.max_model_len, prompt));
+}
+
 Check check_prompt(const ::vllm::GenerateRequest& request, const MockOptions& options,
                    GenerateSpec& spec) {
   const auto& ids = request.token_ids().ids();
@@ -202,10 +214,7 @@ Check check_prompt(const ::vllm::GenerateRequest& request, const MockOptions& op
     return failed;
   }
   if (spec.prompt.size() >= options.max_model_len) {
-    return invalid(
-        fmt::format("this model's maximum context length is {} tokens, but the prompt "
-                    "contains {} input tokens",
-                    options.max_model_len, spec.prompt.size()));
+    return too_long(options, spec.prompt.size());
   }
   return std::nullopt;
 }

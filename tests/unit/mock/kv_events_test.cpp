@@ -101,6 +101,24 @@ TEST(BlockPool, EvictsTheEndOfASequenceBeforeItsBeginning) {
   EXPECT_FALSE(pool.allocate(2, others)) << "only one is left";
 }
 
+TEST(BlockPool, BlocksWithoutContentAreUsedFirst) {
+  BlockPool pool(4, 2, true);
+  std::vector<BlockId> blocks;
+  ASSERT_TRUE(pool.allocate(3, blocks));
+  const std::vector<TokenId> tokens = {1, 2, 3, 4, 5};
+  std::vector<std::uint64_t> hashes;
+  extend_block_hashes(hashes, tokens, 2, {});
+  pool.store(blocks, hashes, tokens, 0, 2, {});
+  pool.release(blocks);
+  for (int i = 0; i < 3; ++i) {
+    std::vector<BlockId> one;
+    ASSERT_TRUE(pool.allocate(1, one));
+    EXPECT_EQ(one[0], blocks[2]);
+    pool.release(one);
+  }
+  EXPECT_EQ(pool.find_prefix(hashes).size(), 2U);
+}
+
 TEST(BlockPool, CopiesOfABlockAreRemovedOneByOne) {
   BlockPool pool(4, 2, true);
   pool.set_recording(true);
