@@ -12,6 +12,8 @@ namespace {
 
 // Backtracking frames of one search, about 40 bytes each.
 constexpr unsigned kMaxStackFrames = 4 * 1024 * 1024;
+// Backtracking steps of one search; the library's own limit is per starting position.
+constexpr unsigned long kMaxRetries = 100'000'000;
 
 const OnigUChar* bytes(const char* text) { return reinterpret_cast<const OnigUChar*>(text); }
 
@@ -19,6 +21,7 @@ void initialize_library() {
   static const int done = [] {
     OnigEncoding encodings[] = {ONIG_ENCODING_UTF8};
     onig_set_match_stack_limit_size(kMaxStackFrames);
+    onig_set_retry_limit_in_search(kMaxRetries);
     return onig_initialize(encodings, 1);
   }();
   static_cast<void>(done);

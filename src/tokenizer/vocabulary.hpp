@@ -13,7 +13,7 @@
 namespace fairlead::tokenizer {
 
 /// Largest id accepted; tables are indexed by id.
-inline constexpr TokenId kMaxTokenId = (1u << 24) - 1;
+inline constexpr TokenId kMaxTokenId = (1u << 22) - 1;
 
 /// Mixes bytes into 64 bits; for tables inside the process only.
 std::uint64_t hash_bytes(const char* data, std::size_t size);
