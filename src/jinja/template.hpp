@@ -31,6 +31,10 @@ class Template {
   /// `raise_exception` with its own message, errors of the template, exceeded limits.
   Result<std::string> render(const Value& context, const Options& options) const;
 
+  /// True when it walks the parts of a message's content (`for part in message.content`), the rule
+  /// by which vLLM tells templates that want a list of parts from those that want one text.
+  bool loops_over_content() const;
+
   /// The source as given.
   const std::string& source() const { return source_; }
 

@@ -1,0 +1,252 @@
+#include "chat/model_files.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "base/json.hpp"
+#include "chat/chat_template.hpp"
+
+namespace fairlead::chat {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Model files of the text side are small; anything larger is not one.
+constexpr std::uintmax_t kMaxConfigBytes = 64 * 1024 * 1024;
+
+std::unexpected<Error> wrong(std::string message) {
+  return fail(ErrorCode::InvalidRequest, std::move(message));
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+// Hugging Face's order: HF_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub, ~/.cache/….
+fs::path hub_cache() {
+  if (const std::string cache = environment("HF_HUB_CACHE"); !cache.empty()) {
+    return cache;
+  }
+  if (const std::string home = environment("HF_HOME"); !home.empty()) {
+    return fs::path(home) / "hub";
+  }
+  if (const std::string xdg = environment("XDG_CACHE_HOME"); !xdg.empty()) {
+    return fs::path(xdg) / "huggingface" / "hub";
+  }
+  return fs::path(environment("HOME")) / ".cache" / "huggingface" / "hub";
+}
+
+// NAME or ORG/NAME, as the hub allows them.
+bool is_hub_name(std::string_view path) {
+  const std::size_t slash = path.find('/');
+  return !path.empty() && slash != 0 && slash != path.size() - 1 &&
+         (slash == std::string_view::npos || path.find('/', slash + 1) == std::string_view::npos) &&
+         path.front() != '.' && path.find("..") == std::string_view::npos;
+}
+
+std::string first_line(const fs::path& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) {
+    line.pop_back();
+  }
+  return line;
+}
+
+Result<fs::path> find_in_cache(const std::string& name) {
+  const fs::path cache = hub_cache();
+  std::string folder = "models--" + name;
+  if (const std::size_t slash = folder.find('/'); slash != std::string::npos) {
+    folder.replace(slash, 1, "--");
+  }
+  const fs::path repository = cache / folder;
+  std::error_code error;
+  if (!fs::is_directory(repository, error)) {
+    return wrong(fmt::format("no model `{}`: neither a folder nor in the Hugging Face cache {}",
+                             name, cache.string()));
+  }
+  const std::string revision = first_line(repository / "refs" / "main");
+  const fs::path snapshot = repository / "snapshots" / revision;
+  if (!revision.empty() && fs::is_directory(snapshot, error)) {
+    return snapshot;
+  }
+  // A cache filled for one revision has no refs: a single snapshot is unambiguous.
+  std::vector<fs::path> snapshots;
+  for (const auto& entry : fs::directory_iterator(repository / "snapshots", error)) {
+    snapshots.push_back(entry.path());
+  }
+  if (snapshots.size() == 1) {
+    return snapshots.front();
+  }
+  return wrong(
+      fmt::format("the Hugging Face cache has `{}` but refs/main names no snapshot of it", name));
+}
+
+// A JSON object from a file; null when the file is not there and may be missing.
+Result<json::Value> read_object(const fs::path& file, bool required) {
+  std::error_code error;
+  const auto bytes = fs::file_size(file, error);
+  if (error) {
+    if (!required && error == std::errc::no_such_file_or_directory) {
+      return json::Value();
+    }
+    return wrong(fmt::format("cannot read {}: {}", file.string(), error.message()));
+  }
+  if (bytes > kMaxConfigBytes) {
+    return wrong(fmt::format("{} has {} bytes, which no such file has", file.string(), bytes));
+  }
+  std::string text(bytes, '\0');
+  std::ifstream in(file, std::ios::binary);
+  if (!in.read(text.data(), static_cast<std::streamsize>(bytes))) {
+    return wrong(fmt::format("cannot read {}", file.string()));
+  }
+  auto value = json::parse(text);
+  if (!value) {
+    return wrong(fmt::format("{}: {}", file.string(), value.error().message));
+  }
+  if (!value->as_object()) {
+    return wrong(fmt::format("{}: not a JSON object", file.string()));
+  }
+  return value;
+}
+
+std::optional<std::uint32_t> as_count(const json::Value* value) {
+  const std::int64_t* number = value ? value->as_int() : nullptr;
+  if (!number || *number < 0 || *number > std::numeric_limits<std::uint32_t>::max()) {
+    return std::nullopt;
+  }
+  return static_cast<std::uint32_t>(*number);
+}
+
+// `eos_token_id` is one id or a list.
+void add_eos(const json::Value& config, std::vector<std::uint32_t>& out) {
+  const json::Value* value = config.find("eos_token_id");
+  if (const auto id = as_count(value)) {
+    out.push_back(*id);
+  } else if (const json::Array* list = value ? value->as_array() : nullptr) {
+    for (const json::Value& entry : *list) {
+      if (const auto one = as_count(&entry)) {
+        out.push_back(*one);
+      }
+    }
+  }
+}
+
+std::optional<double> as_number(const json::Value* value) {
+  double number = 0;
+  return value && value->number(number) ? std::optional(number) : std::nullopt;
+}
+
+// vLLM takes these keys of generation_config.json as its server-wide defaults, and nothing else
+// (`do_sample` among them is ignored).
+SamplingDefaults read_defaults(const json::Value& config) {
+  SamplingDefaults out;
+  out.temperature = as_number(config.find("temperature"));
+  out.top_p = as_number(config.find("top_p"));
+  out.min_p = as_number(config.find("min_p"));
+  out.repetition_penalty = as_number(config.find("repetition_penalty"));
+  if (const auto top_k = as_number(config.find("top_k"))) {
+    out.top_k = static_cast<std::int64_t>(*top_k);
+  }
+  out.max_new_tokens = as_count(config.find("max_new_tokens"));
+  return out;
+}
+
+// Multimodal models keep the language model's values in a nested object.
+std::optional<std::uint32_t> text_value(const json::Value& config, const char* key) {
+  if (const auto value = as_count(config.find(key))) {
+    return value;
+  }
+  const json::Value* nested = config.find("text_config");
+  return nested ? as_count(nested->find(key)) : std::nullopt;
+}
+
+Result<json::Value> read_generation_config(const fs::path& folder, const std::string& option) {
+  if (option == "none") {
+    return json::Value();
+  }
+  if (option.empty() || option == "auto") {
+    return read_object(folder / "generation_config.json", false);
+  }
+  return read_object(fs::path(option) / "generation_config.json", true);
+}
+
+}  // namespace
+
+Result<fs::path> find_model_folder(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    return fs::path(path);
+  }
+  if (fs::exists(path, error)) {
+    return wrong(fmt::format("model path `{}` is not a folder", path));
+  }
+  if (is_hub_name(path)) {
+    return find_in_cache(path);
+  }
+  return wrong(fmt::format("model folder `{}` does not exist", path));
+}
+
+Result<ModelAssets> load_model_assets(const ModelAssetsOptions& options) {
+  const auto folder = find_model_folder(options.path);
+  if (!folder) {
+    return std::unexpected(folder.error());
+  }
+  std::error_code error;
+  if (!fs::exists(*folder / "tokenizer.json", error)) {
+    return wrong(fmt::format("{} has no tokenizer.json", folder->string()));
+  }
+  const auto config = read_object(*folder / "config.json", false);
+  if (!config) {
+    return std::unexpected(config.error());
+  }
+  // The ends of generation count even when its sampling values are not wanted.
+  const auto model_generation = read_object(*folder / "generation_config.json", false);
+  if (!model_generation) {
+    return std::unexpected(model_generation.error());
+  }
+  const auto generation = read_generation_config(*folder, options.generation_config);
+  if (!generation) {
+    return std::unexpected(generation.error());
+  }
+  auto tokenizer = tokenizer::Tokenizer::load(*folder);
+  if (!tokenizer) {
+    return std::unexpected(tokenizer.error());
+  }
+  ModelAssets assets;
+  assets.folder = folder->string();
+  assets.tokenizer = std::move(*tokenizer);
+  auto chat_template = ChatTemplate::load(*folder);
+  if (!chat_template) {
+    return std::unexpected(chat_template.error());
+  }
+  assets.chat_template = std::move(*chat_template);
+  add_eos(*config, assets.eos_token_ids);
+  add_eos(*model_generation, assets.eos_token_ids);
+  add_eos(*generation, assets.eos_token_ids);
+  if (const std::string* eos = assets.tokenizer->special_tokens().find("eos_token")) {
+    if (const auto id = assets.tokenizer->token_to_id(*eos)) {
+      assets.eos_token_ids.push_back(*id);
+    }
+  }
+  std::ranges::sort(assets.eos_token_ids);
+  const auto repeated = std::ranges::unique(assets.eos_token_ids);
+  assets.eos_token_ids.erase(repeated.begin(), repeated.end());
+  // Without the file, the model's config.json may hold the values, as older models have it.
+  const bool from_config = options.generation_config != "none" && generation->is_null();
+  assets.defaults = read_defaults(from_config ? *config : *generation);
+  assets.context_length = text_value(*config, "max_position_embeddings").value_or(0);
+  // Embedding rows may exceed the tokenizer's ids: engines accept every row.
+  assets.vocab_size = std::max(text_value(*config, "vocab_size").value_or(0),
+                               static_cast<std::uint32_t>(assets.tokenizer->vocab_size()));
+  return assets;
+}
+
+}  // namespace fairlead::chat
