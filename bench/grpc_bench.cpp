@@ -1,5 +1,6 @@
 // links: fl_net
 #include <benchmark/benchmark.h>
+#include <pthread.h>
 #include <time.h>
 
 #include <atomic>
@@ -24,9 +25,11 @@ constexpr int kStreams = 64;
 constexpr int kMessages = 2000;
 constexpr std::size_t kMessageBytes = 40;
 
-double thread_cpu_ns() {
+double thread_cpu_ns(pthread_t thread) {
   timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  clockid_t clock{};
+  pthread_getcpuclockid(thread, &clock);
+  clock_gettime(clock, &now);
   return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
 }
 
@@ -83,6 +86,7 @@ class ServerThread {
     });
     thread_.join();
   }
+  double cpu_ns() { return thread_cpu_ns(thread_.native_handle()); }
   Address address() const { return *Address::parse("127.0.0.1", ready_.load()); }
 
  private:
@@ -111,7 +115,8 @@ void BM_StreamedMessages(benchmark::State& state) {
   TcpDialer dialer;
   std::unique_ptr<grpc::Channel> channel;
   double messages = 0;
-  const double begin = thread_cpu_ns();
+  const double begin = thread_cpu_ns(pthread_self());
+  const double server_begin = server.cpu_ns();
   for (auto _ : state) {
     std::vector<std::unique_ptr<Counter>> counters;
     std::vector<std::unique_ptr<grpc::Call>> calls;
@@ -136,7 +141,8 @@ void BM_StreamedMessages(benchmark::State& state) {
     reactor.post([&] { calls.clear(); });
     reactor.run_turn(std::chrono::seconds(0));
   }
-  state.counters["client_ns_per_message"] = (thread_cpu_ns() - begin) / messages;
+  state.counters["client_ns_per_message"] = (thread_cpu_ns(pthread_self()) - begin) / messages;
+  state.counters["server_ns_per_message"] = (server.cpu_ns() - server_begin) / messages;
   reactor.post([&] { channel.reset(); });
   reactor.run_turn(std::chrono::seconds(0));
 }

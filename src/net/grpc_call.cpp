@@ -186,6 +186,12 @@ void ClientCall::on_data(std::string_view bytes) {
   }
 }
 
+void ClientCall::on_output_taken() {
+  if (output_left() == 0) {
+    std::string().swap(request_);
+  }
+}
+
 Status ClientCall::final_status() const {
   if (http_status_ != 200 && !status_) {
     return {status_of_http(http_status_), fmt::format("the server answered HTTP {}", http_status_),

@@ -68,7 +68,7 @@ std::unique_ptr<Call> ChannelCore::start(std::string_view path, const Metadata& 
       return call;
     }
   }
-  if (backing_off() && connections() == 0) {
+  if (backing_off() && usable_sessions() == 0) {
     fail_later(*call, {StatusCode::Unavailable, last_problem_, Status::Origin::Connect});
   } else if (waiting_count_ >= options_.max_waiting) {
     fail_later(*call, {StatusCode::ResourceExhausted, "too many calls wait for a connection",
@@ -95,6 +95,11 @@ void ChannelCore::set_addresses(std::vector<Address> addresses) {
 std::size_t ChannelCore::connections() const {
   return static_cast<std::size_t>(
       std::ranges::count_if(sessions_, [](const auto& session) { return session->ready(); }));
+}
+
+std::size_t ChannelCore::usable_sessions() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(sessions_, [](const auto& session) { return session->usable(); }));
 }
 
 void ChannelCore::call_gone(ClientCall& call) {
@@ -189,7 +194,8 @@ void ChannelCore::pump() {
       waiting_.push_back(call);
     }
   }
-  if (waiting_count_ == 0 || dialing_ || sessions_.size() >= options_.max_connections) {
+  // Connections that only finish what they carry do not count.
+  if (waiting_count_ == 0 || dialing_ || usable_sessions() >= options_.max_connections) {
     return;
   }
   if (backing_off()) {
@@ -258,7 +264,7 @@ void ChannelCore::back_off(const std::string& problem) {
   random_ ^= random_ << 17;
   // Between 80 and 120 hundredths.
   backoff_until_ = Reactor::current()->now() + backoff_ * static_cast<int>(80 + random_ % 41) / 100;
-  if (connections() > 0) {
+  if (usable_sessions() > 0) {
     pump();  // the running connections may free a place first
     return;
   }

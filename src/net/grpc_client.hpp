@@ -56,6 +56,7 @@ class ClientCall final : public Call, public http2::SessionStream, public ListNo
   void on_data(std::string_view bytes) override;
   void on_remote_end() override;
   void on_closed(http2::ErrorCode code, std::string_view lost) override;
+  void on_output_taken() override;
 
   Status final_status() const;
   void end(Status status);
@@ -88,8 +89,10 @@ class ClientSession final : public http2::Session {
 
   /// The peer has sent its SETTINGS.
   bool ready() const { return ready_; }
-  /// Another call fits.
-  bool has_room() const;
+  /// Takes further calls, now or when running ones have ended.
+  bool usable() const { return ready_ && !refuses_streams(); }
+  /// Another call fits now.
+  bool has_room() const { return usable() && streams() < peer_max_streams(); }
   /// A call began: keep-alive runs while there are calls.
   void call_began();
   /// A call received something: the peer's patience with pings starts anew.
@@ -158,6 +161,7 @@ class ChannelCore final : private Flushable {
 
   void flush() override;
   ClientSession* pick();
+  std::size_t usable_sessions() const;
   bool backing_off() const;
   void fail_later(ClientCall& call, Status status);
   void pump();

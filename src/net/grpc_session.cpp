@@ -27,10 +27,6 @@ ClientSession::ClientSession(ChannelCore& channel, std::unique_ptr<Stream> strea
       timeout_(options.ping_timeout),
       keepalive_([this] { keep_alive(); }) {}
 
-bool ClientSession::has_room() const {
-  return ready_ && !refuses_streams() && streams() < peer_max_streams();
-}
-
 void ClientSession::forsake() {
   channel_ = nullptr;
   keepalive_.cancel();

@@ -360,6 +360,7 @@ bool Session::open(SessionStream& stream, std::span<const Field> fields) {
   const std::int32_t id =
       nghttp2_submit_request(session_, nullptr, nv.data(), nv.size(), &provider, &stream);
   if (id < 0) {
+    exhausted_ = true;
     return false;
   }
   attach(stream, id);
@@ -446,7 +447,8 @@ std::uint32_t Session::peer_max_streams() const {
 }
 
 bool Session::refuses_streams() const {
-  return closed_ || goaway_received_ || nghttp2_session_check_request_allowed(session_) == 0 ||
+  return closed_ || goaway_received_ || exhausted_ ||
+         nghttp2_session_check_request_allowed(session_) == 0 ||
          static_cast<std::int32_t>(nghttp2_session_get_next_stream_id(session_)) >
              kLastUsefulStreamId;
 }

@@ -223,6 +223,7 @@ class Session : protected StreamHandler, protected Flushable {
   bool read_more_ = false;
   bool batch_full_ = false;
   bool goaway_received_ = false;
+  bool exhausted_ = false;  // no stream can be opened any more
   bool shutting_down_ = false;
 };
 

@@ -15,8 +15,8 @@ namespace {
 constexpr std::size_t kReadBytes = 256 * 1024;
 // Full reads of one connection per turn, so that a fast peer does not starve the others.
 constexpr int kReadsPerTurn = 4;
-// Buffers that grew beyond this are given back once they are empty.
-constexpr std::size_t kKeptBytes = 16 * 1024;
+// Buffers that grew beyond this are given back once they are empty: idle streams must stay small.
+constexpr std::size_t kKeptBytes = 4096;
 
 // One per thread: what is read is consumed before the next read.
 std::span<char> read_buffer() {

@@ -276,6 +276,39 @@ TEST_F(ScriptedServer, GoawaySparesStreamsBelowItsLastId) {
   EXPECT_EQ(channel->connections(), 1u);
 }
 
+TEST_F(ScriptedServer, AConnectionThatIsGoingAwayTakesNobodysPlace) {
+  ChannelOptions options;
+  options.max_connections = 1;
+  options.min_backoff = options.max_backoff = seconds(60);
+  open(options);
+  Recorder first;
+  start_and_see(first, 1);
+  const auto go_away = [&] {
+    peers.back()->send(frame(testing::kGoaway, 0, 0, big_endian(1, 4) + big_endian(0, 4)));
+  };
+  run(go_away);
+  // The GOAWAY was read once a PING behind it is answered.
+  run([&] { peers[0]->send(frame(testing::kPing, 0, 0, "12345678")); });
+  ASSERT_TRUE(until([&] { return peers[0]->first(testing::kPing) != nullptr; }));
+  Recorder second;
+  start(second);
+  ASSERT_TRUE(until([&] { return peers.size() == 2 && peers[1]->ended(1); }));
+  EXPECT_EQ(channel->connections(), 2u);
+  run(go_away);
+  run([&] { peers[1]->send(frame(testing::kPing, 0, 0, "12345678")); });
+  ASSERT_TRUE(until([&] { return peers[1]->first(testing::kPing) != nullptr; }));
+  // Nobody to go on with: calls fail fast though two connections are still open.
+  dialer->refuse = true;
+  Recorder third;
+  Recorder fourth;
+  start(third);
+  ASSERT_TRUE(until([&] { return third.ends == 1; }));
+  start(fourth);
+  ASSERT_TRUE(until([&] { return fourth.ends == 1; }));
+  EXPECT_EQ(fourth.status.origin, Status::Origin::Connect);
+  EXPECT_EQ(first.ends + second.ends, 0);
+}
+
 TEST_F(ScriptedServer, ABrokenConnectionTellsWhetherTheRequestHadLeft) {
   open();
   Recorder seen;
