@@ -1,0 +1,47 @@
+"""Engines of other making: vLLM's gRPC interface on grpcio, one process per wire generation."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from fairlead import Process, wait_until
+
+GENERATIONS = ("single", "early", "newest")
+
+
+class WireEngine:
+    """A running `server.py`. Use as `engines` of `serve(...)` through `url`."""
+
+    def __init__(self, folder: Path, generation: str, *flags: object, listen: str = "127.0.0.1:0"):
+        argv = [sys.executable, str(Path(__file__).with_name("server.py")), "--generation", generation,
+                "--listen", listen, *map(str, flags)]
+        folder.mkdir(parents=True, exist_ok=True)
+        self.generation = generation
+        self.process = Process(argv, log_file=folder / f"wire-{generation}.log")
+        self.address = self.process.ready(timeout=30)["grpc"]
+
+    def __enter__(self) -> "WireEngine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.discard()
+
+    @property
+    def url(self) -> str:
+        """As `--engine-url` takes it."""
+        return f"http://{self.address}"
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """What was received or done so far: `generate`, `abort`, `cancelled` or `finished`."""
+        lines = [json.loads(line) for line in self.process.stdout_lines()[1:]]
+        return [line for line in lines if line["event"] == kind]
+
+    def wait_event(self, kind: str, count: int = 1, timeout: float = 10.0) -> list[dict[str, Any]]:
+        """Waits until that many events of a kind have come; all of them."""
+        return wait_until(lambda: found if len(found := self.events(kind)) >= count else None, timeout,
+                          f"{count} {kind} events of {self.generation}")
+
+    def kill(self) -> None:
+        """Ends it like a crash."""
+        self.process.kill()
