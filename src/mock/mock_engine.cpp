@@ -250,7 +250,8 @@ Result<std::unique_ptr<MockEngine>> MockEngine::create(net::Reactor& reactor, Mo
   }
   auto replies = ReplySource::parse(options.reply, options.seed, options.vocab_size);
   if (!replies) {
-    return std::unexpected(replies.error());
+    return fail(replies.error().code, fmt::format("--reply: {}", replies.error().message),
+                "--reply");
   }
   return std::unique_ptr<MockEngine>(
       new MockEngine(std::make_unique<Impl>(reactor, std::move(options), std::move(*replies))));
