@@ -1,50 +1,79 @@
-"""The reference renderer: transformers' own Jinja environment, and a driver for `fairlead render`."""
+"""The reference for `fairlead render`: transformers on the same files, and a driver for the command."""
 
+import datetime
 import json
-import os
-import pathlib
 import subprocess
+from pathlib import Path
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = os.environ.get("FAIRLEAD_BIN", str(ROOT / "build" / "release" / "fairlead"))
+from fairlead import binary_path
 
-
-class Renderer:
-    """A running `fairlead render`: one answer line per input line."""
-
-    def __init__(self, *arguments):
-        self.process = subprocess.Popen(
-            [BINARY, "render", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            encoding="utf-8",
-        )
-
-    def ask(self, request):
-        return self.ask_raw(json.dumps(request, ensure_ascii=False))
-
-    def ask_raw(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        assert answer, f"fairlead render ended on {line!r}"
-        return json.loads(answer)
-
-    def close(self):
-        self.process.stdin.close()
-        code = self.process.wait(timeout=30)
-        assert code == 0, f"fairlead render ended with {code}"
+ROOT = Path(__file__).resolve().parents[2]
+QWEN3 = ROOT / "tests" / ".assets" / "qwen3"
+NOW = "2026-01-15T12:34:56"
 
 
-def environment_template(source):
-    """`source` compiled by the environment that transformers builds for chat templates."""
+def render(requests, model=None):
+    """Answers of one `fairlead render` to the requests (objects, or raw lines)."""
+    command = [binary_path(), "render"] + (["--model", str(model)] if model else [])
+    lines = [r if isinstance(r, str) else json.dumps(r, ensure_ascii=False) for r in requests]
+    done = subprocess.run(
+        command, input=("\n".join(lines) + "\n").encode(), stdout=subprocess.PIPE, timeout=600, check=True
+    )
+    answers = [json.loads(line) for line in done.stdout.decode().rstrip("\n").split("\n")]
+    assert len(answers) == len(requests)
+    return answers
+
+
+class _FixedTime(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return datetime.datetime.fromisoformat(NOW)
+
+
+def reference_template(source, context):
+    """What transformers' Jinja environment renders, or the failure."""
     from transformers.utils import chat_template_utils
 
-    compiled = chat_template_utils._compile_jinja_template(source)
-    return compiled
-
-
-def reference(source, context):
-    """What the reference renders, or None when it fails."""
+    chat_template_utils.datetime = _FixedTime
     try:
-        return environment_template(source).render(**context)
-    except Exception:  # noqa: BLE001 - every failure counts as one
-        return None
+        return chat_template_utils._compile_jinja_template(source).render(**context), None
+    except Exception as error:  # noqa: BLE001 - every failure of a template counts
+        return None, str(error)
+
+
+def reference_tokenizer(folder):
+    """The model's tokenizer as transformers loads it."""
+    from transformers import AutoTokenizer
+    from transformers.utils import chat_template_utils
+
+    chat_template_utils.datetime = _FixedTime
+    return AutoTokenizer.from_pretrained(str(folder))
+
+
+def reference_chat(tokenizer, request):
+    """What `apply_chat_template` renders for a request of `fairlead render`, or the failure."""
+    arguments = {
+        key: request[key]
+        for key in ("tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template")
+        if key in request
+    }
+    arguments.setdefault("add_generation_prompt", not arguments.get("continue_final_message"))
+    try:
+        text = tokenizer.apply_chat_template(
+            request["messages"], tokenize=False, **arguments, **request.get("chat_template_kwargs", {})
+        )
+        return text, None
+    except Exception as error:  # noqa: BLE001
+        return None, str(error)
+
+
+def differences(answers, expected):
+    """Pairs of index and explanation where prompt and reference differ."""
+    found = []
+    for index, (answer, (text, failure)) in enumerate(zip(answers, expected)):
+        if text is None:
+            if "error" not in answer:
+                found.append((index, f"rendered {answer['prompt']!r}, reference fails: {failure}"))
+        elif answer.get("prompt") != text:
+            found.append((index, f"{answer} instead of {text!r}"))
+    return found
