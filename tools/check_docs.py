@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Fails on public declarations in src/**/*.hpp that have no `///` comment.
 
-Looked at: types, functions, constants, aliases and enum values at namespace level, the public
-members of classes and their protected functions. Exempt: constructors, destructors and operators that are
-defaulted, deleted or copy and move; overrides; the coroutine protocol; `detail` and unnamed
-namespaces; friends. Overloads that follow a documented one at once share its comment; enum values
-written several to a line (Unicode's categories, say) share the enum's.
+Looked at: types, functions, constants, aliases and enum values at namespace level and the public
+members of classes. Exempt: constructors of structs (their fields say it); constructors,
+destructors and operators that are defaulted, deleted or copy and move; overrides; the coroutine
+protocol; `detail` and unnamed namespaces; friends. Overloads that follow a documented one at once
+share its comment; so do the values of an enum with more than LONG_LIST of them (tokens, Unicode's
+categories).
 
 One translation unit per folder includes all its headers; folders are read by two processes.
 """
@@ -35,6 +36,9 @@ CHECKED = TYPES | {
 
 OVERLOADS = {CursorKind.FUNCTION_DECL, CursorKind.FUNCTION_TEMPLATE, CursorKind.CXX_METHOD,
              CursorKind.CONSTRUCTOR}
+HIDDEN = {AccessSpecifier.PRIVATE, AccessSpecifier.PROTECTED}
+# Longer enums are lists whose values their names explain; the enum's comment says what of.
+LONG_LIST = 6
 # Names the language gives to the parts of awaitables and coroutine types.
 PROTOCOL = {"await_ready", "await_suspend", "await_resume", "promise_type"}
 
@@ -56,6 +60,8 @@ def is_special(cursor) -> bool:
     if cursor.kind == CursorKind.DESTRUCTOR:
         return True
     if cursor.kind == CursorKind.CONSTRUCTOR:
+        if cursor.semantic_parent.kind == CursorKind.STRUCT_DECL:
+            return True
         return (cursor.is_default_method() or cursor.is_deleted_method()
                 or cursor.is_copy_constructor() or cursor.is_move_constructor()
                 or not list(cursor.get_arguments()))
@@ -107,11 +113,9 @@ class Visitor:
 
     def check(self, cursor, covered: str) -> str:
         """Looks at one declaration; returns the name that its comment covers for what follows."""
-        if cursor.access_specifier == AccessSpecifier.PRIVATE or is_special(cursor):
+        if cursor.access_specifier in HIDDEN or is_special(cursor):
             return covered
         if is_forward(cursor) or cursor.spelling in PROTOCOL:
-            return covered
-        if cursor.kind == CursorKind.FIELD_DECL and cursor.access_specifier == AccessSpecifier.PROTECTED:
             return covered
         parent = cursor.semantic_parent
         lexical = cursor.lexical_parent
@@ -131,8 +135,7 @@ class Visitor:
         """True when the comment of something before it speaks for this declaration too."""
         if cursor.kind == CursorKind.ENUM_CONSTANT_DECL:
             values = list(cursor.semantic_parent.get_children())
-            return documented(cursor.semantic_parent) and sum(
-                value.location.line == cursor.location.line for value in values) > 1
+            return len(values) > LONG_LIST and documented(cursor.semantic_parent)
         return cursor.kind in OVERLOADS and cursor.spelling == covered
 
     @staticmethod
