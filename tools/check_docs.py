@@ -5,8 +5,8 @@ Looked at: types, functions, constants, aliases and enum values at namespace lev
 members of classes. Exempt: constructors of structs (their fields say it); constructors,
 destructors and operators that are defaulted, deleted or copy and move; overrides; the coroutine
 protocol; `detail` and unnamed namespaces; friends. Overloads that follow a documented one at once
-share its comment; so do the values of an enum with more than LONG_LIST of them (tokens, Unicode's
-categories).
+share its comment; so do enum values written several to a line, and those of an enum with more
+than LONG_LIST of them (tokens, Unicode's categories).
 
 One translation unit per folder includes all its headers; folders are read by two processes.
 """
@@ -135,7 +135,8 @@ class Visitor:
         """True when the comment of something before it speaks for this declaration too."""
         if cursor.kind == CursorKind.ENUM_CONSTANT_DECL:
             values = list(cursor.semantic_parent.get_children())
-            return len(values) > LONG_LIST and documented(cursor.semantic_parent)
+            beside = sum(value.location.line == cursor.location.line for value in values) > 1
+            return documented(cursor.semantic_parent) and (beside or len(values) > LONG_LIST)
         return cursor.kind in OVERLOADS and cursor.spelling == covered
 
     @staticmethod

@@ -41,7 +41,8 @@ def test_missing_comment_is_found(tmp_path, text, names):
     "/// F, whatever comes.\nint f(int x);\nint f(long x);",
     "/// E.\nenum class E {\n  A,  ///< First.\n  /// Second.\n  B,\n};",
     "/// S.\nstruct S {\n  explicit S(int a) : x(a) {}\n  int x;  ///< X.\n};",
-    "/// E, as the standard names them.\nenum class E { A, B, C, D, F, G, H };",
+    "/// E, as the standard names them.\nenum class E {\n  A,\n  B,\n  C,\n  D,\n  F,\n  G,\n  H,\n};",
+    "/// Which way.\nenum class E { Left, Right };",
     "/// S.\nstruct S {\n  int x = 0;  ///< X.\n};",
     "/// C.\nclass C {\n public:\n  C() = default;\n  C(const C&) = delete;\n  C(C&&) noexcept;\n"
     "  C& operator=(C&&) noexcept;\n  ~C();\n\n private:\n  int x_ = 0;\n  void f();\n};",
