@@ -9,7 +9,7 @@ STAGES := .venv/bin/python tools/stages.py
 
 .PHONY: help
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s'|'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 .PHONY: build
 build: install-build ## Build the program: build/release/fairlead
