@@ -143,6 +143,7 @@ constexpr std::array kRows = {
         [](Value v, MockOptions& o) { return number(v, o.data_parallel_size); }},
     Row{"max-concurrent-requests",
         [](Value v, MockOptions& o) { return number(v, o.max_concurrent_requests); }},
+    Row{"max-concurrent-streams", [](Value v, MockOptions& o) { return number(v, o.max_streams); }},
     Row{"tool-call-parser", [](Value v, MockOptions& o) { return text(v, o.tool_call_parser); }},
     Row{"reasoning-parser", [](Value v, MockOptions& o) { return text(v, o.reasoning_parser); }},
     Row{"speedup-ratio", [](Value v, MockOptions& o) { return number(v, o.speedup_ratio); }},

@@ -18,11 +18,11 @@ namespace {
 
 constexpr net::Duration kForever = std::chrono::hours(24 * 365);
 
-net::http::ServerLimits grpc_limits() {
+net::http::ServerLimits grpc_limits(const MockOptions& options) {
   net::http::ServerLimits limits;
   // A message above 32 MiB is refused with a status, which needs the whole body.
   limits.body_bytes = 64 * 1024 * 1024;
-  limits.max_streams = 1024 * 1024;
+  limits.max_streams = options.max_streams;
   limits.idle_timeout = kForever;
   limits.slow_reader_timeout = kForever;
   return limits;
@@ -196,7 +196,7 @@ class MockEngine::Impl {
 
   std::unique_ptr<net::http::Server> make_grpc_server() {
     return std::make_unique<net::http::Server>(
-        service_.handler(), grpc_limits(),
+        service_.handler(), grpc_limits(state_.options),
         [](int, std::string_view message) { return debug_error(message); });
   }
 

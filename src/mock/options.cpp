@@ -149,6 +149,9 @@ Result<> resolve(MockOptions& options) {
   if (options.data_parallel_size < 1 || options.data_parallel_size > 64) {
     return wrong("--data-parallel-size", "must be 1 to 64");
   }
+  if (options.max_streams < 1) {
+    return wrong("--max-concurrent-streams", "must be at least 1");
+  }
   if (options.kv_events.empty() && !options.kv_replay.empty()) {
     return wrong("--kv-replay", "needs --kv-events");
   }

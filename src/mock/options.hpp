@@ -55,6 +55,7 @@ struct MockOptions {
   Role role = Role::Aggregated;             ///< `--role`.
   std::uint32_t data_parallel_size = 1;     ///< `--data-parallel-size`.
   std::size_t max_concurrent_requests = 0;  ///< `--max-concurrent-requests`, 0 = no limit.
+  std::uint32_t max_streams = 1'000'000;    ///< `--max-concurrent-streams` of a connection.
   std::string tool_call_parser;             ///< `--tool-call-parser`, reported only.
   std::string reasoning_parser;             ///< `--reasoning-parser`, reported only.
 
