@@ -21,6 +21,7 @@ struct Header {
 class HeaderList {
  public:
   HeaderList() = default;
+  /// Fields in the order given; names must be lower-case.
   HeaderList(std::initializer_list<Header> headers) : headers_(headers) {}
   /// Appends a field; `name` must be lower-case.
   void add(std::string name, std::string value) {

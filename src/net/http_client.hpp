@@ -33,8 +33,8 @@ struct ClientLimits {
   std::size_t header_bytes = 64 * 1024;       ///< Response head.
   std::size_t body_bytes = 64 * 1024 * 1024;  ///< Collected body, or one SSE event.
   std::size_t idle_connections = 32;          ///< Kept open per client.
-  Duration idle_timeout =
-      std::chrono::seconds(30);  ///< A connection idle for longer is not reused.
+  /// A connection idle for longer is closed.
+  Duration idle_timeout = std::chrono::seconds(30);
 };
 
 /// HTTP/1.1 client of one server in one reactor, with a pool of idle connections. A request on a

@@ -20,10 +20,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::BytePeer;
 using testing::count_of;
-using ::testing::HasSubstr;
 using testing::in_turn;
 using testing::NextTurn;
-using ::testing::Not;
 using testing::run_until;
 using ::testing::StartsWith;
 
@@ -91,7 +89,8 @@ class Bench {
   }
   // Sends one GET on a fresh client and lets the server answer with the pieces, then close.
   Result<ClientResponse> exchange(const std::vector<std::string_view>& pieces,
-                                  std::string* streamed = nullptr, std::string method = "GET") {
+                                  std::string* streamed = nullptr,
+                                  const std::string& method = "GET") {
     Answer answer;
     const auto dials = dialer.peers.size();
     start(answer, {method, "/", {}, ""}, seconds(10), streamed);

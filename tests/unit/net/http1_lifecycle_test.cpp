@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "net/http_script.hpp"
 #include "net/http_testing.hpp"
 
 namespace fairlead::net::http {
@@ -21,44 +22,6 @@ using testing::in_turn;
 using ::testing::Not;
 using testing::PipeServer;
 using ::testing::StartsWith;
-
-constexpr std::string_view kGet = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
-
-// Counts the requests whose handler holds something.
-struct Held {
-  explicit Held(int& counter) : count(counter) { ++count; }
-  ~Held() { --count; }
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-  int& count;
-};
-
-// What a test tells the handler, and what it sees of it.
-struct Script {
-  int held = 0;
-  Exchange* exchange = nullptr;
-  Event go;
-};
-
-Task<> wait_then_answer(Exchange& exchange, Script& script) {
-  const Held held(script.held);
-  script.exchange = &exchange;
-  co_await script.go.wait();
-  script.go.reset();
-  exchange.respond(200, {}, exchange.request().path);
-}
-
-Task<> start_then_wait(Exchange& exchange, Script& script) {
-  const Held held(script.held);
-  script.exchange = &exchange;
-  exchange.start(200, {});
-  co_await script.go.wait();
-  exchange.finish();
-}
-
-Handler bind(Task<> (*handler)(Exchange&, Script&), Script& script) {
-  return [handler, &script](Exchange& exchange) { return handler(exchange, script); };
-}
 
 TEST(Http1Lifecycle, AnswersPipelinedRequestsInOrder) {
   Script script;
@@ -100,28 +63,6 @@ TEST(Http1Lifecycle, ReadsAheadUpToABound) {
     in_turn(server.reactor, [&] { script.go.set(); });
     ASSERT_TRUE(server.until([&] { return count_of(peer.text, "HTTP/1.1 200") == i + 1; }));
   }
-}
-
-TEST(Http1Lifecycle, PipelinedAnswersWaitForASlowReader) {
-  ServerLimits limits;
-  limits.high_mark_bytes = 2000;
-  PipeServer server(
-      [](Exchange& exchange) -> Task<> {
-        exchange.respond(200, {}, std::string(1000, 'x'));
-        co_return;
-      },
-      limits);
-  BytePeer& peer = server.connect(0, 1000);
-  peer.pause();
-  std::string requests;
-  for (int i = 0; i < 30; ++i) {
-    requests += kGet;
-  }
-  server.send(peer, requests);
-  server.settle();
-  EXPECT_LE(server.server->counters().requests_total, 5u);
-  in_turn(server.reactor, [&] { peer.resume(); });
-  EXPECT_TRUE(server.until([&] { return count_of(peer.text, "HTTP/1.1 200") == 30; }));
 }
 
 TEST(Http1Lifecycle, AVanishingClientTakesItsHandlerAlongInTheSameTurn) {
@@ -284,148 +225,6 @@ TEST(Http1Lifecycle, IdleConnectionsCloseWithoutAWord) {
   ASSERT_TRUE(server.until([&] { return used.ended; }));
   EXPECT_EQ(count_of(used.text, "HTTP/1.1"), 1u);
   EXPECT_EQ(server.server->counters().bad_requests, 0u);
-}
-
-TEST(Http1Lifecycle, CutsAReaderThatStaysSlow) {
-  ServerLimits limits;
-  limits.slow_reader_timeout = milliseconds(40);
-  Script script;
-  PipeServer server(bind(start_then_wait, script), limits);
-  BytePeer& peer = server.connect(0, 500);
-  peer.pause();
-  server.send(peer, kGet);
-  ASSERT_TRUE(server.until([&] { return script.held == 1; }));
-  in_turn(server.reactor, [&] {
-    script.exchange->out().append(2000, 'x');
-    script.exchange->commit();
-  });
-  ASSERT_TRUE(server.until([&] { return server.server->connections() == 0; }));
-  EXPECT_EQ(script.held, 0);
-  EXPECT_EQ(server.server->counters().slow_readers_cut, 1u);
-  in_turn(server.reactor, [&] { peer.resume(); });
-  server.settle();
-  EXPECT_TRUE(peer.failed) << "cut, not ended";
-}
-
-TEST(Http1Lifecycle, AReaderThatMakesProgressIsNotCut) {
-  ServerLimits limits;
-  limits.slow_reader_timeout = milliseconds(60);
-  Script script;
-  PipeServer server(bind(start_then_wait, script), limits);
-  BytePeer& peer = server.connect(0, 100);
-  peer.pause();
-  server.send(peer, kGet);
-  ASSERT_TRUE(server.until([&] { return script.held == 1; }));
-  in_turn(server.reactor, [&] {
-    script.exchange->out().append(1000, 'x');
-    script.exchange->commit();
-  });
-  Timer drip([&] {
-    peer.read_once(50);
-    drip.arm(milliseconds(10));
-  });
-  const TimePoint begin = Clock::now();
-  in_turn(server.reactor, [&] { drip.arm(milliseconds(10)); });
-  ASSERT_TRUE(server.until([&] { return Clock::now() - begin > milliseconds(120); }));
-  drip.cancel();
-  // A loaded machine may have paused everything for longer than the timeout; then nothing is shown.
-  if (server.server->counters().slow_readers_cut == 0) {
-    EXPECT_EQ(script.held, 1);
-  }
-}
-
-TEST(Http1Lifecycle, CutsAStreamWithTooMuchUnsent) {
-  ServerLimits limits;
-  limits.max_unsent_bytes = 10'000;
-  Script script;
-  PipeServer server(bind(start_then_wait, script), limits);
-  BytePeer& peer = server.connect(0, 500);
-  peer.pause();
-  server.send(peer, kGet);
-  ASSERT_TRUE(server.until([&] { return script.held == 1; }));
-  int rounds = 0;
-  while (script.held == 1 && rounds < 100) {
-    in_turn(server.reactor, [&] {
-      script.exchange->out().append(1000, 'x');
-      script.exchange->commit();
-    });
-    ++rounds;
-  }
-  EXPECT_EQ(script.held, 0);
-  EXPECT_GE(rounds, 10);
-  EXPECT_LE(rounds, 12);
-  EXPECT_EQ(server.server->connections(), 0u);
-  EXPECT_EQ(server.server->counters().slow_readers_cut, 1u);
-}
-
-TEST(Http1Lifecycle, TellsWhenASlowReaderHasCaughtUp) {
-  ServerLimits limits;
-  limits.high_mark_bytes = 4000;
-  limits.low_mark_bytes = 1000;
-  Script script;
-  PipeServer server(bind(start_then_wait, script), limits);
-  BytePeer& peer = server.connect(0, 500);
-  peer.pause();
-  server.send(peer, kGet);
-  ASSERT_TRUE(server.until([&] { return script.held == 1; }));
-  int drained = 0;
-  std::size_t unsent_then = 0;
-  in_turn(server.reactor, [&] {
-    script.exchange->set_on_drain([&] {
-      ++drained;
-      unsent_then = script.exchange->unsent();
-    });
-    script.exchange->out().append(3000, 'x');
-    script.exchange->commit();
-  });
-  in_turn(server.reactor, [&] { peer.resume(); });
-  ASSERT_TRUE(server.until([&] { return script.exchange->unsent() == 0; }));
-  EXPECT_EQ(drained, 0) << "the high mark was not reached";
-  for (int round = 1; round <= 2; ++round) {
-    in_turn(server.reactor, [&] {
-      peer.pause();
-      script.exchange->out().append(6000, 'x');
-      script.exchange->commit();
-    });
-    server.settle();
-    EXPECT_EQ(drained, round - 1);
-    in_turn(server.reactor, [&] { peer.resume(); });
-    ASSERT_TRUE(server.until([&] { return drained == round; }));
-    EXPECT_LE(unsent_then, 1000u);
-  }
-  in_turn(server.reactor, [&] { script.go.set(); });
-  ASSERT_TRUE(server.until([&] { return peer.text.ends_with("0\r\n\r\n"); }));
-  EXPECT_EQ(count_of(peer.text, "x"), 15'000u);
-  EXPECT_EQ(drained, 2);
-}
-
-TEST(Http1Lifecycle, PartialWritesLoseNothing) {
-  Script script;
-  PipeServer server(bind(start_then_wait, script));
-  BytePeer& peer = server.connect(3, 7);
-  server.send(peer, kGet);
-  ASSERT_TRUE(server.until([&] { return script.held == 1; }));
-  std::string expected;
-  for (int i = 0; i < 200; ++i) {
-    in_turn(server.reactor, [&] {
-      const std::string text = fmt::format("[{}]", i);
-      expected += text;
-      script.exchange->out() += text;
-      script.exchange->commit();
-    });
-  }
-  in_turn(server.reactor, [&] { script.go.set(); });
-  ASSERT_TRUE(server.until([&] { return peer.text.ends_with("0\r\n\r\n"); }));
-  std::string body;
-  std::string_view rest = std::string_view(peer.text).substr(peer.text.find("\r\n\r\n") + 4);
-  while (!rest.empty()) {
-    const std::size_t size = std::stoul(std::string(rest.substr(0, rest.find('\r'))), nullptr, 16);
-    rest.remove_prefix(rest.find('\n') + 1);
-    body += rest.substr(0, size);
-    ASSERT_TRUE(rest.substr(size).starts_with("\r\n"));
-    rest.remove_prefix(size + 2);
-  }
-  EXPECT_EQ(body, expected);
 }
 
 TEST(Http1Lifecycle, ThrowingAndSilentHandlersAnswer500) {

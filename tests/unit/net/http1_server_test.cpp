@@ -16,6 +16,7 @@ using testing::count_of;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using namespace std::string_literals;
 using testing::PipeServer;
 using ::testing::StartsWith;
 
@@ -70,13 +71,14 @@ TEST(Http1Server, AnswersAndKeepsTheConnection) {
 }
 
 const std::vector<std::string>& corpus() {
+  static const std::string chunked =
+      "POST /p HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
   static const std::vector<std::string> requests = {
       "GET / HTTP/1.1\r\nHost: h\r\n\r\n",
       "\r\n\r\nGET /x?q HTTP/1.1\r\nHost: h\r\nA: \r\n\r\n",
       "POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 11\r\n\r\nhello world",
-      "POST /p HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
-      "5;ext=\"v\"\r\nhello\r\n00006\r\n world\r\n0\r\nTrailer: t\r\n\r\n",
-      "POST /p HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nTrailer: t\r\n\r\n",
+      chunked + "5;ext=\"v\"\r\nhello\r\n00006\r\n world\r\n0\r\nTrailer: t\r\n\r\n",
+      chunked + "0\r\nTrailer: t\r\n\r\n",
       "POST /p HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nok",
       "POST /p HTTP/1.0\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok"
       "GET /last HTTP/1.0\r\n\r\n",
@@ -240,9 +242,9 @@ TEST(Http1Server, RefusesWhatTwoParsersCouldReadInTwoWays) {
       ok + "Content-Length : 5\r\n\r\nhello", ok + " Content-Length: 5\r\n\r\nhello",
       ok + "X: a\r\n folded\r\n\r\n", ok + "X: a\r\n\tfolded\r\n\r\n",
       ok + "X: a\nContent-Length: 5\r\n\r\nhello", ok + "X: a\rContent-Length: 5\r\n\r\nhello",
-      ok + std::string("X: a\0b\r\n\r\n", 11), ok + std::string("X\0: a\r\n\r\n", 10),
-      ok + "X\x80: a\r\n\r\n", ok + ": nameless\r\n\r\n", ok + "no colon\r\n\r\n",
-      ok + "X: \x7f\r\n\r\n", "GET / HTTP/1.1\r\n Host: h\r\n\r\n",
+      ok + "X: a\0b\r\n\r\n"s, ok + "X\0: a\r\n\r\n"s, ok + "X\x80: a\r\n\r\n",
+      ok + ": nameless\r\n\r\n", ok + "no colon\r\n\r\n", ok + "X: \x7f\r\n\r\n",
+      "GET / HTTP/1.1\r\n Host: h\r\n\r\n",
       // The host.
       "GET / HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
       "GET / HTTP/1.1\r\nHost: a b\r\n\r\n", "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
