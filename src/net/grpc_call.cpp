@@ -237,7 +237,7 @@ void ClientCall::on_closed(http2::ErrorCode code, std::string_view lost) {
        refused ? Status::Origin::Connect : Status::Origin::Connection});
 }
 
-void ClientCall::end(Status status) {
+void ClientCall::end(const Status& status) {
   if (std::exchange(ended_, true)) {
     return;
   }

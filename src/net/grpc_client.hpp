@@ -44,7 +44,7 @@ class ClientCall final : public Call, public http2::SessionStream, public ListNo
   /// Remembers how the call will end, in `end_failed`.
   void set_failure(Status status) { failure_ = std::move(status); }
   /// Ends the call as `set_failure` said.
-  void end_failed() { end(std::move(failure_)); }
+  void end_failed() { end(failure_); }
   /// The channel is gone: no event any more.
   void forsake();
 
@@ -59,7 +59,7 @@ class ClientCall final : public Call, public http2::SessionStream, public ListNo
   void on_output_taken() override;
 
   Status final_status() const;
-  void end(Status status);
+  void end(const Status& status);
 
   ChannelCore* channel_;
   ClientSession* client_ = nullptr;

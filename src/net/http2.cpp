@@ -21,7 +21,7 @@ std::span<nghttp2_nv> to_nv(std::span<const Field> fields) {
     return reinterpret_cast<std::uint8_t*>(const_cast<char*>(text.data()));
   };
   for (const Field& field : fields) {
-    const std::uint8_t flags = field.volatile_ ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE;
+    const std::uint8_t flags = field.unindexed ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE;
     out.push_back(
         {bytes(field.name), bytes(field.value), field.name.size(), field.value.size(), flags});
   }
@@ -267,7 +267,10 @@ SessionStream::~SessionStream() {
 }
 
 Session::Session(std::unique_ptr<Stream> stream, const SessionOptions& options)
-    : stream_(std::move(stream)), options_(options), last_received_(Reactor::current()->now()) {
+    : reactor_(*Reactor::current()),
+      stream_(std::move(stream)),
+      options_(options),
+      last_received_(reactor_.now()) {
   nghttp2_option* raw = nullptr;
   nghttp2_option_new(&raw);
   const std::unique_ptr<nghttp2_option, OptionDeleter> option(raw);
@@ -305,7 +308,7 @@ void Session::submit_settings() {
 
 void Session::begin(std::string_view already_read) {
   submit_settings();
-  Reactor::current()->flush_later(*this);
+  reactor_.flush_later(*this);
   stream_->set_handler(this);
   if (already_read.empty() || feed(already_read)) {
     read_some();
@@ -364,7 +367,7 @@ bool Session::open(SessionStream& stream, std::span<const Field> fields) {
     return false;
   }
   attach(stream, id);
-  Reactor::current()->flush_later(*this);
+  reactor_.flush_later(*this);
   return true;
 }
 
@@ -376,7 +379,7 @@ void Session::send_headers(SessionStream& stream, std::span<const Field> fields,
   const nghttp2_data_provider provider = Callbacks::provider();
   nghttp2_submit_response(session_, stream.id_, nv.data(), nv.size(),
                           end_stream ? nullptr : &provider);
-  Reactor::current()->flush_later(*this);
+  reactor_.flush_later(*this);
 }
 
 void Session::send_interim(SessionStream& stream, std::span<const Field> fields) {
@@ -386,7 +389,7 @@ void Session::send_interim(SessionStream& stream, std::span<const Field> fields)
   const auto nv = to_nv(fields);
   nghttp2_submit_headers(session_, NGHTTP2_FLAG_NONE, stream.id_, nullptr, nv.data(), nv.size(),
                          nullptr);
-  Reactor::current()->flush_later(*this);
+  reactor_.flush_later(*this);
 }
 
 void Session::commit(SessionStream& stream) {
@@ -396,7 +399,7 @@ void Session::commit(SessionStream& stream) {
   if (std::exchange(stream.deferred_, false)) {
     dirty_.push_back(stream.id_);
   }
-  Reactor::current()->flush_later(*this);
+  reactor_.flush_later(*this);
 }
 
 void Session::reset(SessionStream& stream, ErrorCode code) {
@@ -408,7 +411,7 @@ void Session::reset(SessionStream& stream, ErrorCode code) {
     nghttp2_session_set_stream_user_data(session_, stream.id_, nullptr);
     nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream.id_,
                               static_cast<std::uint32_t>(code));
-    Reactor::current()->flush_later(*this);
+    reactor_.flush_later(*this);
   }
 }
 
@@ -423,14 +426,14 @@ void Session::set_paused(SessionStream& stream, bool paused) {
   stream.paused_ = paused;
   if (!paused && stream.session_ == this && !closed_) {
     return_window(stream);
-    Reactor::current()->flush_later(*this);
+    reactor_.flush_later(*this);
   }
 }
 
 void Session::ping() {
   if (!closed_) {
     nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr);
-    Reactor::current()->flush_later(*this);
+    reactor_.flush_later(*this);
   }
 }
 

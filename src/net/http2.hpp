@@ -42,7 +42,7 @@ std::string_view error_name(ErrorCode code);
 struct Field {
   std::string_view name;   ///< Lower-case.
   std::string_view value;  ///< Raw.
-  bool volatile_ = false;  ///< Changes with every request: kept out of the HPACK table.
+  bool unindexed = false;  ///< Changes with every request: kept out of the HPACK table.
 };
 
 /// Bounds and windows of one session.
@@ -114,7 +114,8 @@ class SessionStream : public ListNode<SessionStream> {
 /// One HTTP/2 connection, either side, in one reactor: nghttp2 between a byte stream and
 /// SessionStreams. Whatever is submitted during a turn leaves in one write at its end. Automatic
 /// window updates are off: the connection's window is returned at once, a stream's unless it is
-/// paused. Must not be destroyed from inside an event: owners use `Reactor::destroy_later`.
+/// paused. Made inside a turn of its reactor. Must not be destroyed from inside an event: owners
+/// use `Reactor::destroy_later`.
 class Session : protected StreamHandler, protected Flushable {
  public:
   /// Takes a connected stream; nothing happens before `begin`.
@@ -166,6 +167,8 @@ class Session : protected StreamHandler, protected Flushable {
   std::uint64_t written() const { return written_; }
   /// True while the transport takes no more bytes.
   bool blocked() const { return blocked_; }
+  /// Where this session lives.
+  Reactor& reactor() { return reactor_; }
   /// The transport.
   Stream& transport() { return *stream_; }
 
@@ -205,6 +208,7 @@ class Session : protected StreamHandler, protected Flushable {
   void release(SessionStream& stream);
   void return_window(SessionStream& stream);
 
+  Reactor& reactor_;
   std::unique_ptr<Stream> stream_;
   SessionOptions options_;
   nghttp2_session* session_ = nullptr;

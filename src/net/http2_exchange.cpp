@@ -37,7 +37,7 @@ Http2Exchange::Http2Exchange(Http2Connection& connection) : connection_(connecti
   output_ = &pending_;
   request_.http2 = true;
   request_.peer = connection.transport().peer();
-  deadline_ = connection.reactor_.now() + connection.context_.limits.header_timeout;
+  deadline_ = connection.reactor().now() + connection.context_.limits.header_timeout;
 }
 
 void Http2Exchange::on_header(std::string_view name, std::string_view value) {
@@ -109,7 +109,7 @@ void Http2Exchange::begin_body() {
     }
     request_.body.reserve(std::min<std::uint64_t>(content_length_, kTrustedBody) + kBodyPadding);
   }
-  deadline_ = connection_.reactor_.now() + limits.body_timeout;
+  deadline_ = connection_.reactor().now() + limits.body_timeout;
 }
 
 void Http2Exchange::on_data(std::string_view bytes) {
@@ -120,7 +120,7 @@ void Http2Exchange::on_data(std::string_view bytes) {
   std::string& body = request_.body;
   body.append(bytes);
   connection_.body_bytes_ += bytes.size();
-  deadline_ = connection_.reactor_.now() + limits.body_timeout;
+  deadline_ = connection_.reactor().now() + limits.body_timeout;
   if (body.size() > limits.body_bytes) {
     refuse_body(body.size());
   } else if (connection_.body_bytes_ > kBodiesInParallel * limits.body_bytes) {
@@ -356,7 +356,7 @@ void Http2Exchange::note_output() {
     return;
   }
   if (deadline_ == TimePoint::max()) {
-    deadline_ = connection_.reactor_.now() + limits.slow_reader_timeout;
+    deadline_ = connection_.reactor().now() + limits.slow_reader_timeout;
   }
   above_high_mark_ = above_high_mark_ || waiting > limits.high_mark_bytes;
   if (waiting > limits.max_unsent_bytes && !finished_) {
@@ -368,7 +368,7 @@ void Http2Exchange::on_output_taken() {
   const ServerLimits& limits = connection_.context_.limits;
   const std::size_t waiting = unsent();
   deadline_ =
-      waiting == 0 ? TimePoint::max() : connection_.reactor_.now() + limits.slow_reader_timeout;
+      waiting == 0 ? TimePoint::max() : connection_.reactor().now() + limits.slow_reader_timeout;
   if (refused_ && waiting == 0) {
     stop_reading();
     return;

@@ -36,7 +36,7 @@ void Session::on_readable() { read_some(); }
 void Session::on_writable() {
   if (blocked_) {
     blocked_ = false;
-    Reactor::current()->flush_later(*this);
+    reactor_.flush_later(*this);
   }
 }
 
@@ -75,11 +75,11 @@ void Session::read_some() {
     }
   }
   read_more_ = true;
-  Reactor::current()->flush_later(*this);
+  reactor_.flush_later(*this);
 }
 
 bool Session::feed(std::string_view bytes) {
-  last_received_ = Reactor::current()->now();
+  last_received_ = reactor_.now();
   received_ = 0;
   const ssize_t count = nghttp2_session_mem_recv(
       session_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
@@ -95,7 +95,7 @@ bool Session::feed(std::string_view bytes) {
     nghttp2_session_consume_connection(session_, received_);
   }
   if (nghttp2_session_want_write(session_) != 0 || nghttp2_session_want_read(session_) == 0) {
-    Reactor::current()->flush_later(*this);
+    reactor_.flush_later(*this);
   }
   return true;
 }

@@ -28,10 +28,9 @@ Http2Connection::Http2Connection(ServerContext& context, std::unique_ptr<Stream>
                                  std::string received)
     : Session(std::move(stream), session_options(context.limits)),
       context_(context),
-      reactor_(*Reactor::current()),
       received_(std::move(received)),
-      idle_since_(reactor_.now()),
-      progress_at_(reactor_.now()),
+      idle_since_(reactor().now()),
+      progress_at_(reactor().now()),
       timer_([this] { sweep(); }) {}
 
 Http2Connection::~Http2Connection() {
@@ -50,7 +49,7 @@ void Http2Connection::start() {
 void Http2Connection::drain() {
   if (!std::exchange(draining_, true)) {
     shut_down();
-    idle_since_ = reactor_.now();
+    idle_since_ = reactor().now();
     timer_.cancel();
     arm();
   }
@@ -67,7 +66,7 @@ http2::SessionStream* Http2Connection::on_stream(std::int32_t) {
   auto exchange = std::make_unique<Http2Exchange>(*this);
   exchanges_.push_back(*exchange);
   if (++exchange_count_ == 1) {
-    progress_at_ = reactor_.now();
+    progress_at_ = reactor().now();
     timer_.cancel();
     arm();
   }
@@ -89,9 +88,9 @@ void Http2Connection::on_lost(std::string_view reason) {
 
 void Http2Connection::bury(Http2Exchange& exchange) {
   exchange.ListNode<Http2Exchange>::unlink();
-  reactor_.destroy_later(std::unique_ptr<Http2Exchange>(&exchange));
+  reactor().destroy_later(std::unique_ptr<Http2Exchange>(&exchange));
   if (--exchange_count_ == 0) {
-    idle_since_ = reactor_.now();
+    idle_since_ = reactor().now();
   }
 }
 
@@ -107,7 +106,7 @@ void Http2Connection::arm() {
 }
 
 void Http2Connection::sweep() {
-  const TimePoint now = reactor_.now();
+  const TimePoint now = reactor().now();
   if (exchange_count_ == 0) {
     if (now >= idle_since_ + (draining_ ? kShutdownGrace : context_.limits.idle_timeout)) {
       if (draining_) {

@@ -103,7 +103,6 @@ class Http2Connection final : public ServerConnection, public http2::Session {
   void arm();
 
   ServerContext& context_;
-  Reactor& reactor_;
   std::string received_;
   IntrusiveList<Http2Exchange, Http2Exchange> exchanges_;
   std::size_t exchange_count_ = 0;
