@@ -38,13 +38,13 @@ std::string description(const OptionSpec& spec) {
 
 CLI::Option* add(CLI::App& app, const OptionSpec& spec) {
   CLI::Option* option = nullptr;
-  std::string text = description(spec);
+  const std::string text = description(spec);  // const: the library would bind a variable
   if (spec.kind == OptionKind::Bool) {
     option = app.add_flag(flag_names(spec), text);
   } else {
     option = app.add_option(flag_names(spec), text);
     if (spec.kind == OptionKind::List) {
-      option->expected(1, -1);
+      option->expected(1, -1)->allow_extra_args();
     }
     option->type_name(spec.value_name.empty() ? "VALUE" : std::string(spec.value_name));
   }

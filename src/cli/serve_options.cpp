@@ -9,6 +9,7 @@
 
 #include "cli/command.hpp"
 #include "cli/engine_list.hpp"
+#include "cli/sampling_defaults.hpp"
 
 namespace fairlead::cli {
 namespace {
@@ -79,6 +80,11 @@ Result<json::Value> default_sampling(const Settings& settings) {
     return fail(ErrorCode::InvalidRequest,
                 fmt::format("{}: not a JSON object{}", settings.origin(kName),
                             value ? std::string() : ": " + value.error().message));
+  }
+  chat::SamplingDefaults probe;
+  if (const Result<> known = overlay_sampling(*value, probe); !known) {
+    return fail(ErrorCode::InvalidRequest,
+                fmt::format("{}: {}", settings.origin(kName), known.error().message));
   }
   return value;
 }

@@ -130,7 +130,7 @@ void StreamEncoder::append_tail(std::string& out, std::string_view tail,
 
 void StreamEncoder::on_delta(std::uint32_t choice, const serving::Delta& delta,
                              const serving::Usage& usage) {
-  if (delta.text.empty()) {
+  if (delta.text.empty() || closed_) {
     return;
   }
   std::string& out = open_choice(choice);
@@ -145,6 +145,9 @@ void StreamEncoder::on_delta(std::uint32_t choice, const serving::Delta& delta,
 
 void StreamEncoder::on_end(std::uint32_t choice, const serving::ChoiceEnd& end,
                            const serving::Usage& usage) {
+  if (closed_) {
+    return;
+  }
   std::string& out = open_choice(choice);
   fmt::format_to(std::back_inserter(out),
                  R"({}{{"index":{},{},"logprobs":null,"finish_reason":{},)", head_, choice,
@@ -158,7 +161,7 @@ void StreamEncoder::on_end(std::uint32_t choice, const serving::ChoiceEnd& end,
 void StreamEncoder::on_tick(double seconds_since_output) {
   const double interval = std::chrono::duration<double>(options_.keep_alive).count();
   kept_alive_at_ = std::min(kept_alive_at_, seconds_since_output);
-  if (interval <= 0 || seconds_since_output - kept_alive_at_ < interval) {
+  if (interval <= 0 || closed_ || seconds_since_output - kept_alive_at_ < interval) {
     return;
   }
   kept_alive_at_ = seconds_since_output;
@@ -170,6 +173,9 @@ void StreamEncoder::on_tick(double seconds_since_output) {
 bool StreamEncoder::congested() const { return exchange_.unsent() > options_.high_mark_bytes; }
 
 void StreamEncoder::finish(const serving::Usage& usage) {
+  if (closed_) {
+    return;
+  }
   ensure_started();
   std::string& out = exchange_.out();
   if (include_usage_) {
@@ -182,6 +188,9 @@ void StreamEncoder::finish(const serving::Usage& usage) {
 }
 
 void StreamEncoder::fail(const Error& error) {
+  if (closed_) {
+    return;
+  }
   std::string& out = exchange_.out();
   out += "data: ";
   append_error(out, error);
@@ -191,6 +200,7 @@ void StreamEncoder::fail(const Error& error) {
 
 void StreamEncoder::append_done(std::string& out) {
   out += kDone;
+  closed_ = true;
   exchange_.finish();
 }
 
@@ -210,6 +220,9 @@ void UnaryEncoder::on_end(std::uint32_t choice, const serving::ChoiceEnd& end,
 }
 
 void UnaryEncoder::finish(const serving::Usage& usage) {
+  if (exchange_.started()) {
+    return;
+  }
   const bool chat = info_.endpoint == observe::Endpoint::ChatCompletions;
   std::string out = answer_head(info_, chat ? "chat.completion" : "text_completion");
   for (std::size_t i = 0; i < choices_.size(); ++i) {

@@ -46,7 +46,8 @@ class StreamEncoder final : public serving::ResponseEncoder {
 
   /// Ends the stream: usage when asked for, then `[DONE]`.
   void finish(const serving::Usage& usage);
-  /// Ends a started stream with the error in-band, then `[DONE]`.
+  /// Ends a started stream with the error in-band, then `[DONE]`. Output that still comes is
+  /// dropped.
   void fail(const Error& error);
 
  private:
@@ -65,6 +66,7 @@ class StreamEncoder final : public serving::ResponseEncoder {
   std::vector<std::string> prefixes_;  // per choice, up to the text
   std::vector<bool> opened_;           // per choice: its role was sent
   double kept_alive_at_ = 0;           // silence at the last keep-alive
+  bool closed_ = false;                // finished or failed
 };
 
 /// The single JSON document of a chat or completions answer.

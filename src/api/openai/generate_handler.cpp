@@ -1,0 +1,181 @@
+#include "api/openai/generate_handler.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "api/error_response.hpp"
+#include "api/openai/encoder.hpp"
+#include "serving/cpu_pool.hpp"
+#include "serving/generation.hpp"
+
+namespace fairlead::api::openai {
+namespace {
+
+// A body kept for the life of a stream costs memory for nothing; small buffers are reused.
+constexpr std::size_t kKeptBody = 4096;
+
+bool equals_ignoring_case(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) {
+           return (x >= 'A' && x <= 'Z' ? static_cast<char>(x - 'A' + 'a') : x) == y;
+         });
+}
+
+/// `application/json` or `application/…+json`, parameters aside.
+bool is_json(const net::http::Request& request) {
+  const auto field = request.headers.find("content-type");
+  if (!field) {
+    return false;
+  }
+  std::string_view type = field->substr(0, field->find(';'));
+  while (type.ends_with(' ') || type.ends_with('\t')) {
+    type.remove_suffix(1);
+  }
+  constexpr std::string_view kPrefix = "application/";
+  constexpr std::string_view kSuffix = "+json";
+  return equals_ignoring_case(type, "application/json") ||
+         (type.size() > kPrefix.size() + kSuffix.size() &&
+          equals_ignoring_case(type.substr(0, kPrefix.size()), kPrefix) &&
+          equals_ignoring_case(type.substr(type.size() - kSuffix.size()), kSuffix));
+}
+
+std::optional<Error> refusal(const serving::Service& service, const net::http::Request& request) {
+  if (service.draining()) {
+    return Error{ErrorCode::Draining, "The server is shutting down", {}};
+  }
+  if (!is_json(request)) {
+    return Error{ErrorCode::UnsupportedMediaType, "The content type must be application/json", {}};
+  }
+  return std::nullopt;
+}
+
+AnswerInfo answer_info(const Prepared& prepared, const serving::GenerationSpec& spec,
+                       observe::Endpoint endpoint) {
+  AnswerInfo info;
+  info.endpoint = endpoint;
+  info.id = endpoint == observe::Endpoint::ChatCompletions ? "chatcmpl-" : "cmpl-";
+  info.id += prepared.request_id.empty() ? spec.request_id : prepared.request_id;
+  info.model = spec.model->name;
+  info.created = std::chrono::duration_cast<std::chrono::seconds>(
+                     std::chrono::system_clock::now().time_since_epoch())
+                     .count();
+  info.choices = static_cast<std::uint32_t>(spec.prompts.size()) * spec.n;
+  info.include_usage = prepared.include_usage;
+  info.continuous_usage = prepared.continuous_usage;
+  if (prepared.annotate_request_id) {
+    info.annotated_request_id = spec.request_id;
+  }
+  return info;
+}
+
+}  // namespace
+
+GenerateHandler::GenerateHandler(serving::Service& service, const ApiOptions& options,
+                                 std::uint64_t seed)
+    : service_(service), options_(options), ids_(seed) {}
+
+PrepareInput GenerateHandler::input_for(const net::http::Request& request,
+                                        observe::Endpoint endpoint) const {
+  PrepareInput input;
+  input.endpoint = endpoint;
+  input.options = options_;
+  for (const net::http::Header& header : request.headers) {
+    if (header.name.starts_with("x-")) {
+      input.routing_headers.add(header.name, header.value);
+    }
+  }
+  for (const auto& model : service_.fleet()->models) {
+    input.models.push_back({model, service_.assets(model->name)});
+  }
+  return input;
+}
+
+int GenerateHandler::refuse(net::http::Exchange& exchange, observe::Endpoint endpoint,
+                            const Prepared& prepared, double started, const Error& error) {
+  const std::string_view model =
+      prepared.model.empty() ? observe::Registry::kUnknownModel : std::string_view(prepared.model);
+  observe::RequestScope scope(
+      service_.metrics(model), endpoint,
+      prepared.stream ? observe::RequestType::Stream : observe::RequestType::Unary, started);
+  scope.finish(&error, service_.seconds());
+  respond_error(exchange, error, options_);
+  return error_status(error, options_);
+}
+
+net::Task<int> GenerateHandler::serve(net::http::Exchange& exchange, observe::Endpoint endpoint) {
+  const double started = service_.seconds();
+  Prepared prepared;
+  if (const auto error = refusal(service_, exchange.request())) {
+    co_return refuse(exchange, endpoint, prepared, started, *error);
+  }
+  std::string& body = exchange.request().body;
+  if (body.size() <= service_.options().inline_prompt_bytes) {
+    prepared = prepare(input_for(exchange.request(), endpoint), body, reader_);
+    if (body.capacity() > kKeptBody) {
+      body = std::string();
+    }
+  } else {
+    auto job = [input = input_for(exchange.request(), endpoint), text = std::move(body)] {
+      JsonReader reader;
+      return prepare(input, text, reader);
+    };
+    Result<Prepared> done = co_await service_.pool().run(std::move(job));
+    if (!done) {
+      co_return refuse(exchange, endpoint, prepared, started, done.error());
+    }
+    prepared = std::move(*done);
+  }
+  if (!prepared.spec) {
+    co_return refuse(exchange, endpoint, prepared, started, prepared.spec.error());
+  }
+  serving::GenerationSpec& spec = *prepared.spec;
+  spec.request_id = ids_.next(exchange.request().headers);
+  observe::RequestScope scope(
+      service_.metrics(prepared.model), endpoint,
+      prepared.stream ? observe::RequestType::Stream : observe::RequestType::Unary, started);
+  std::optional<StreamEncoder> stream;
+  std::optional<UnaryEncoder> unary;
+  serving::ResponseEncoder* encoder = nullptr;
+  if (prepared.stream) {
+    encoder = &stream.emplace(exchange, options_, answer_info(prepared, spec, endpoint));
+  } else {
+    encoder = &unary.emplace(exchange, answer_info(prepared, spec, endpoint));
+  }
+  Live live;
+  live.exchange = &exchange;
+  live.stream = stream ? &*stream : nullptr;
+  live_.push_back(live);
+  serving::Generation generation(service_, std::move(spec), *encoder, scope);
+  const Result<serving::Usage> usage = co_await generation.run();
+  scope.finish(usage ? nullptr : &usage.error(), service_.seconds());
+  if (usage) {
+    stream ? stream->finish(*usage) : unary->finish(*usage);
+    co_return 200;
+  }
+  if (exchange.started()) {
+    if (stream) {
+      stream->fail(usage.error());
+    }
+    co_return 200;
+  }
+  respond_error(exchange, usage.error(), options_);
+  co_return error_status(usage.error(), options_);
+}
+
+void GenerateHandler::fail_all(const Error& error) {
+  live_.for_each([&](Live& live) {
+    if (live.exchange->finished()) {
+      return;
+    }
+    if (live.stream && live.exchange->started()) {
+      live.stream->fail(error);
+    } else {
+      respond_error(*live.exchange, error, options_);
+    }
+  });
+}
+
+}  // namespace fairlead::api::openai

@@ -1,0 +1,151 @@
+#include "api/openai/prepare.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "chat/chat_template.hpp"
+
+namespace fairlead::api::openai {
+namespace {
+
+using Prompts = std::vector<std::vector<engine::TokenId>>;
+
+/// The model of this name or, failing that, of this alias; null when there is none.
+const ServedModel* find_model(const std::vector<ServedModel>& models, std::string_view name) {
+  for (const ServedModel& served : models) {
+    if (served.model->name == name) {
+      return &served;
+    }
+  }
+  for (const ServedModel& served : models) {
+    if (std::ranges::find(served.model->aliases, name) != served.model->aliases.end()) {
+      return &served;
+    }
+  }
+  return nullptr;
+}
+
+Result<const ServedModel*> choose_model(const std::vector<ServedModel>& models,
+                                        const std::string& name) {
+  if (models.empty()) {
+    return fail(ErrorCode::ModelNotReady, "No engine is being served yet, please retry");
+  }
+  const ServedModel* served = find_model(models, name);
+  if (!served) {
+    return fail(
+        ErrorCode::ModelNotFound,
+        fmt::format("The model `{}` does not exist.", std::string_view(name).substr(0, 512)),
+        "model");
+  }
+  return served;
+}
+
+Result<> check_ready(const ServedModel& served) {
+  if (!served.model->ready()) {
+    return fail(
+        ErrorCode::ModelNotReady,
+        fmt::format("The model `{}` has no worker right now, please retry", served.model->name));
+  }
+  if (!served.assets) {
+    return fail(ErrorCode::ModelNotReady,
+                fmt::format("The files of the model `{}` are not loaded yet, please retry",
+                            served.model->name));
+  }
+  return {};
+}
+
+Result<> encode(const serving::ModelContext& assets, std::string_view text, bool add_special,
+                std::string_view field, Prompts& prompts) {
+  Result<> encoded = assets.tokenizer->encode(text, add_special, prompts.emplace_back());
+  if (!encoded) {
+    encoded.error().param = field;
+  }
+  return encoded;
+}
+
+Result<Prompts> chat_prompt(const serving::ModelContext& assets, RequestBody& body) {
+  if (!assets.chat_template) {
+    return fail(ErrorCode::InvalidRequest,
+                "The model has no chat template; use /v1/completions instead", "messages");
+  }
+  chat::RenderRequest request;
+  request.messages = std::move(body.messages);
+  request.documents = std::move(body.documents);
+  request.kwargs = std::move(body.template_kwargs);
+  request.add_generation_prompt = body.add_generation_prompt;
+  request.continue_final_message = body.continue_final_message;
+  Result<std::string> text = assets.chat_template->render(request);
+  if (!text) {
+    if (text.error().param.empty()) {
+      text.error().param = "messages";
+    }
+    return std::unexpected(std::move(text.error()));
+  }
+  Prompts prompts;
+  if (Result<> encoded =
+          encode(assets, *text, body.add_special_tokens.value_or(false), "messages", prompts);
+      !encoded) {
+    return std::unexpected(encoded.error());
+  }
+  return prompts;
+}
+
+Result<Prompts> completion_prompts(const serving::ModelContext& assets, RequestBody& body) {
+  Prompts prompts;
+  prompts.reserve(body.prompts.size());
+  for (Prompt& prompt : body.prompts) {
+    if (auto* ids = std::get_if<std::vector<engine::TokenId>>(&prompt)) {
+      prompts.push_back(std::move(*ids));
+      continue;
+    }
+    if (Result<> encoded = encode(assets, std::get<std::string>(prompt),
+                                  body.add_special_tokens.value_or(true), "prompt", prompts);
+        !encoded) {
+      return std::unexpected(encoded.error());
+    }
+  }
+  return prompts;
+}
+
+Result<serving::GenerationSpec> make_spec(const PrepareInput& input, RequestBody& body,
+                                          std::string& model) {
+  const Result<const ServedModel*> served = choose_model(input.models, body.model);
+  if (!served) {
+    return std::unexpected(served.error());
+  }
+  model = (*served)->model->name;
+  if (Result<> ready = check_ready(**served); !ready) {
+    return std::unexpected(ready.error());
+  }
+  const serving::ModelContext& assets = *(*served)->assets;
+  Result<Prompts> prompts = body.endpoint == observe::Endpoint::ChatCompletions
+                                ? chat_prompt(assets, body)
+                                : completion_prompts(assets, body);
+  if (!prompts) {
+    return std::unexpected(std::move(prompts.error()));
+  }
+  return resolve(body, **served, std::move(*prompts));
+}
+
+}  // namespace
+
+Prepared prepare(const PrepareInput& input, const std::string& text, JsonReader& reader) {
+  Prepared out;
+  Result<RequestBody> body = parse_request(input.endpoint, reader, text, input.options);
+  if (!body) {
+    out.spec = std::unexpected(std::move(body.error()));
+    return out;
+  }
+  apply_headers(input.routing_headers, input.options, *body);
+  out.stream = body->stream;
+  out.include_usage = body->include_usage;
+  out.continuous_usage = body->continuous_usage;
+  out.annotate_request_id = body->annotate_request_id;
+  out.request_id = std::move(body->request_id);
+  out.spec = make_spec(input, *body, out.model);
+  return out;
+}
+
+}  // namespace fairlead::api::openai

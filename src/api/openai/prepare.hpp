@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/json_reader.hpp"
+#include "api/openai/request.hpp"
+#include "api/options.hpp"
+#include "base/error.hpp"
+#include "fleet/fleet.hpp"
+#include "net/http.hpp"
+#include "observe/metrics.hpp"
+#include "serving/generation.hpp"
+
+namespace fairlead::api::openai {
+
+/// A model that requests may name.
+struct ServedModel {
+  std::shared_ptr<const fleet::Model> model;            ///< Of the current snapshot.
+  std::shared_ptr<const serving::ModelContext> assets;  ///< Null while its files are not loaded.
+};
+
+/// Everything `prepare` reads besides the body; holds no reference to a reactor's state, so that
+/// the work can be done on another thread.
+struct PrepareInput {
+  observe::Endpoint endpoint = observe::Endpoint::ChatCompletions;  ///< Which API.
+  ApiOptions options;                                               ///< Copied.
+  net::http::HeaderList routing_headers;  ///< Those that pin a worker or name a tenant.
+  std::vector<ServedModel> models;        ///< All of the fleet's.
+};
+
+/// What became of a request's body.
+struct Prepared {
+  std::string model;                 ///< Public name of the model; empty when none was found.
+  bool stream = false;               ///< Known once the body was parsed.
+  bool include_usage = false;        ///< As asked.
+  bool continuous_usage = false;     ///< As asked.
+  bool annotate_request_id = false;  ///< As asked.
+  std::string request_id;            ///< The client's name for the answer; empty = none.
+  Result<serving::GenerationSpec> spec = {};  ///< All but `request_id`; or the client's mistake.
+};
+
+/// Parses, renders, tokenizes and checks: from the bytes of a body to a generation. Pure.
+Prepared prepare(const PrepareInput& input, const std::string& body, JsonReader& reader);
+
+/// Turns checked values into a generation: sampling over the model's defaults, stops, limits.
+/// `prompts` are the tokenized ones. Errors are the client's.
+Result<serving::GenerationSpec> resolve(const RequestBody& body, const ServedModel& served,
+                                        std::vector<std::vector<engine::TokenId>> prompts);
+
+}  // namespace fairlead::api::openai

@@ -1,0 +1,274 @@
+#include "cli/frontend.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <utility>
+
+#include "base/log.hpp"
+#include "cli/sampling_defaults.hpp"
+
+namespace fairlead::cli {
+namespace {
+
+// Files that could not be loaded may have arrived since.
+constexpr net::Duration kLoadRetry = std::chrono::seconds(30);
+// Answers that were ended by the drain's deadline have this long to leave.
+constexpr net::Duration kLastWords = std::chrono::milliseconds(200);
+
+Result<chat::ModelAssets> load(const ServeOptions& options, const std::string& path) {
+  Result<chat::ModelAssets> assets =
+      chat::load_model_assets({.path = path, .generation_config = options.generation_config});
+  if (assets) {
+    if (Result<> set = overlay_sampling(options.default_sampling, assets->defaults); !set) {
+      return std::unexpected(set.error());
+    }
+  }
+  return assets;
+}
+
+}  // namespace
+
+Frontend::Frontend(net::Reactor& control, ServeOptions options)
+    : control_(control),
+      options_(std::move(options)),
+      registry_(options_.metrics_prefix, options_.threads),
+      router_(options_.router_mode, options_.router_seed),
+      load_retry_([this] {
+        loaded_path_.clear();
+        check_assets(*fleet_->snapshot());
+      }),
+      drain_deadline_([this] { end_drain(); }),
+      last_words_([this] { finish_drain(); }) {}
+
+Frontend::~Frontend() {
+  *alive_ = false;
+  listener_.reset();
+  for (const auto& lane : lanes_) {
+    lane->stop();
+  }
+  fleet_.reset();
+  if (loader_.joinable()) {
+    loader_.join();
+  }
+  for (const auto& lane : lanes_) {
+    lane->join();
+  }
+}
+
+Result<std::unique_ptr<Frontend>> Frontend::start(net::Reactor& control, ServeOptions options,
+                                                  std::shared_ptr<const chat::ModelAssets> assets) {
+  std::unique_ptr<Frontend> frontend(new Frontend(control, std::move(options)));
+  if (!assets && !frontend->options_.model_path.empty()) {
+    Result<chat::ModelAssets> loaded = load(frontend->options_, frontend->options_.model_path);
+    if (!loaded) {
+      return fail(loaded.error().code, "--model-path: " + loaded.error().message);
+    }
+    assets = std::make_shared<const chat::ModelAssets>(std::move(*loaded));
+  }
+  if (Result<> listening = frontend->listen(); !listening) {
+    return std::unexpected(listening.error());
+  }
+  frontend->start_lanes();
+  if (assets) {
+    frontend->assets_fixed_ = true;
+    frontend->set_assets({}, std::move(assets));
+  }
+  frontend->start_fleet();
+  return frontend;
+}
+
+Result<> Frontend::listen() {
+  const Result<std::vector<net::Address>> addresses =
+      net::resolve(options_.http_host, options_.http_port);
+  if (!addresses) {
+    return fail(ErrorCode::Internal, "--http-host: " + addresses.error().message);
+  }
+  Result<std::unique_ptr<net::Listener>> listener =
+      net::Listener::open(control_, addresses->front(), [this](int fd) { on_accept(fd); });
+  if (!listener) {
+    return fail(ErrorCode::Internal, listener.error().message);
+  }
+  listener_ = std::move(*listener);
+  return {};
+}
+
+void Frontend::start_lanes() {
+  pool_ = std::make_unique<serving::CpuPool>(options_.cpu_threads, options_.cpu_queue);
+  lane_context_ = std::make_unique<LaneContext>(
+      LaneContext{options_, router_, *pool_, registry_,
+                  [this, post = poster()](std::uint64_t worker, std::uint64_t incarnation) {
+                    post([this, worker, incarnation] {
+                      if (fleet_) {
+                        fleet_->report_failure(worker, incarnation);
+                      }
+                    });
+                  }});
+  lanes_stopped_ = std::make_unique<std::latch>(static_cast<std::ptrdiff_t>(options_.threads));
+  for (std::size_t i = 0; i < options_.threads; ++i) {
+    lanes_.push_back(std::make_unique<Lane>(i, *lane_context_, *lanes_stopped_));
+  }
+  registry_.add_collector([this](observe::TextWriter& writer) { collect(writer); });
+}
+
+void Frontend::start_fleet() {
+  dialer_ = std::make_unique<net::TcpDialer>(options_.limits.socket);
+  resolver_ = std::make_unique<fleet::ThreadResolver>(control_);
+  fleet_ = std::make_unique<fleet::DirectFleet>(
+      options_.fleet,
+      [this](engine::ClientOptions client) {
+        return engine::make_client(*dialer_, std::move(client));
+      },
+      *resolver_,
+      [this](std::shared_ptr<const fleet::Fleet> fleet) { on_snapshot(std::move(fleet)); });
+  poster()([this] { fleet_->start(); });
+}
+
+std::function<void(std::move_only_function<void()>)> Frontend::poster() {
+  return [&control = control_, alive = alive_](std::move_only_function<void()> job) {
+    control.post([alive, job = std::move(job)]() mutable {
+      if (*alive) {
+        job();
+      }
+    });
+  };
+}
+
+void Frontend::on_accept(int fd) {
+  const auto least = std::ranges::min_element(
+      lanes_, {}, [](const std::unique_ptr<Lane>& lane) { return lane->load(); });
+  (*least)->accept(fd);
+}
+
+void Frontend::on_snapshot(std::shared_ptr<const fleet::Fleet> fleet) {
+  check_assets(*fleet);
+  for (const auto& lane : lanes_) {
+    lane->set_fleet(fleet);
+  }
+}
+
+// Without --model-path, what the engines call their model decides which files are loaded.
+void Frontend::check_assets(const fleet::Fleet& fleet) {
+  if (assets_fixed_ || loading_) {
+    return;
+  }
+  for (const auto& model : fleet.models) {
+    if (model->model_id != loaded_path_) {
+      load_assets(model->name, model->model_id);
+      return;
+    }
+  }
+}
+
+void Frontend::load_assets(std::string model, std::string path) {
+  loading_ = true;
+  loaded_path_ = path;
+  if (loader_.joinable()) {
+    loader_.join();  // it has posted its result: it is at its end
+  }
+  loader_ = std::thread([this, post = poster(), model = std::move(model), path = std::move(path)] {
+    Result<chat::ModelAssets> loaded = load(options_, path);
+    post([this, model, path, loaded = std::move(loaded)]() mutable {
+      on_assets(model, path, std::move(loaded));
+    });
+  });
+}
+
+void Frontend::on_assets(const std::string& model, const std::string& path,
+                         Result<chat::ModelAssets> loaded) {
+  loading_ = false;
+  if (!loaded) {
+    load_retry_.arm(kLoadRetry);
+    log::error(
+        "the files of model `{}`, which its engine calls `{}`, cannot be loaded: {}; name their "
+        "folder with --model-path",
+        model, path, loaded.error().message);
+    return;
+  }
+  log::info("loaded tokenizer and template of model `{}` from {}", model, loaded->folder);
+  set_assets(model, std::make_shared<const chat::ModelAssets>(std::move(*loaded)));
+  check_assets(*fleet_->snapshot());
+}
+
+void Frontend::set_assets(const std::string& name,
+                          std::shared_ptr<const chat::ModelAssets> assets) {
+  for (const auto& lane : lanes_) {
+    lane->set_assets(name, assets);
+  }
+}
+
+void Frontend::drain(std::function<void()> on_done) {
+  if (on_drained_) {
+    finish_drain();
+    return;
+  }
+  on_drained_ = std::move(on_done);
+  lanes_busy_ = lanes_.size();
+  for (const auto& lane : lanes_) {
+    lane->drain([this, post = poster()] {
+      post([this] {
+        if (--lanes_busy_ == 0) {
+          finish_drain();
+        }
+      });
+    });
+  }
+  drain_deadline_.arm(options_.drain_timeout);
+}
+
+// The deadline has passed: what still runs is told so.
+void Frontend::end_drain() {
+  log::warn("the drain's time is over: running answers are ended");
+  for (const auto& lane : lanes_) {
+    lane->fail_all({ErrorCode::Draining, "The server is shutting down", {}});
+  }
+  last_words_.arm(kLastWords);
+}
+
+void Frontend::finish_drain() {
+  drain_deadline_.cancel();
+  last_words_.cancel();
+  if (const auto done = std::exchange(on_drained_, nullptr)) {
+    done();
+  }
+}
+
+void Frontend::collect(observe::TextWriter& writer) const {
+  router_.collect(writer);
+  struct Family {
+    std::string_view name;
+    std::string_view type;
+    std::string_view help;
+    std::atomic<std::uint64_t> net::http::ServerCounters::* counter;
+  };
+  using Counters = net::http::ServerCounters;
+  static constexpr auto kFamilies = std::to_array<Family>({
+      {"http_connections_total", "counter", "Accepted client connections",
+       &Counters::connections_total},
+      {"http_connections_open", "gauge", "Open client connections", &Counters::connections_open},
+      {"http_requests_total", "counter", "Requests handed to a handler", &Counters::requests_total},
+      {"disconnected_clients", "gauge", "Clients that left while a request ran",
+       &Counters::clients_gone},
+      {"http_slow_readers_cut_total", "counter", "Clients cut for not reading",
+       &Counters::slow_readers_cut},
+      {"http_bad_requests_total", "counter", "Requests refused before a handler",
+       &Counters::bad_requests},
+  });
+  for (const Family& family : kFamilies) {
+    std::uint64_t total = 0;
+    for (const auto& lane : lanes_) {
+      if (const Counters* counters = lane->counters()) {
+        total += (counters->*family.counter).load(std::memory_order_relaxed);
+      }
+    }
+    writer.family(family.name, family.type, family.help);
+    writer.sample({}, static_cast<double>(total));
+  }
+  writer.family("log_lines_dropped_total", "counter", "Log lines dropped because stderr was slow");
+  writer.sample({}, static_cast<double>(log::dropped()));
+}
+
+}  // namespace fairlead::cli

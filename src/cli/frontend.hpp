@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <latch>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.hpp"
+#include "chat/model_files.hpp"
+#include "cli/lane.hpp"
+#include "cli/serve_options.hpp"
+#include "fleet/direct_fleet.hpp"
+#include "fleet/resolver.hpp"
+#include "net/reactor.hpp"
+#include "net/socket.hpp"
+#include "observe/metrics.hpp"
+#include "routing/router.hpp"
+#include "serving/cpu_pool.hpp"
+
+namespace fairlead::cli {
+
+/// A whole frontend in this process: listener and fleet in the control reactor, lanes that serve,
+/// the pool, the metrics. Lives in the control reactor's thread, outside of its turns.
+class Frontend {
+ public:
+  /// Loads what `--model-path` names (unless `assets` are given), opens the listener and starts
+  /// everything; serves from the next turns of `control` on. Errors are one line; wrong usage is
+  /// `InvalidRequest`.
+  static Result<std::unique_ptr<Frontend>> start(
+      net::Reactor& control, ServeOptions options,
+      std::shared_ptr<const chat::ModelAssets> assets = nullptr);
+  /// Stops at once: running answers are cut and aborted on their engines.
+  ~Frontend();
+  Frontend(const Frontend&) = delete;
+  Frontend& operator=(const Frontend&) = delete;
+
+  /// Where it listens.
+  const net::Address& address() const { return listener_->address(); }
+  /// Begins to shut down: new work is refused, what runs may finish until the drain timeout and is
+  /// then ended with an error. `on_done` is called once, in the control reactor. A second call ends
+  /// the waiting.
+  void drain(std::function<void()> on_done);
+
+ private:
+  Frontend(net::Reactor& control, ServeOptions options);
+  Result<> listen();
+  void start_lanes();
+  void start_fleet();
+  void on_accept(int fd);
+  void on_snapshot(std::shared_ptr<const fleet::Fleet> fleet);
+  void check_assets(const fleet::Fleet& fleet);
+  void load_assets(std::string model, std::string path);
+  void on_assets(const std::string& model, const std::string& path,
+                 Result<chat::ModelAssets> loaded);
+  void set_assets(const std::string& name, std::shared_ptr<const chat::ModelAssets> assets);
+  void end_drain();
+  void finish_drain();
+  void collect(observe::TextWriter& writer) const;
+  /// Runs `job` in the control reactor if this still exists then. Any thread.
+  std::function<void(std::move_only_function<void()>)> poster();
+
+  net::Reactor& control_;
+  ServeOptions options_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  observe::Registry registry_;
+  routing::Router router_;
+  std::unique_ptr<net::TcpDialer> dialer_;
+  std::unique_ptr<fleet::ThreadResolver> resolver_;
+  std::unique_ptr<fleet::DirectFleet> fleet_;
+  std::unique_ptr<LaneContext> lane_context_;
+  std::unique_ptr<std::latch> lanes_stopped_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::unique_ptr<serving::CpuPool> pool_;  // its jobs post to the lanes: destroyed before them
+  std::unique_ptr<net::Listener> listener_;
+  std::thread loader_;
+  bool loading_ = false;
+  std::string loaded_path_;    // of the assets in use, or of the last failure
+  bool assets_fixed_ = false;  // given at start; engines' model ids do not matter
+  net::Timer load_retry_;
+  std::function<void()> on_drained_;
+  std::size_t lanes_busy_ = 0;
+  net::Timer drain_deadline_;
+  net::Timer last_words_;
+};
+
+}  // namespace fairlead::cli

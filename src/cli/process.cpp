@@ -1,0 +1,89 @@
+#include "cli/process.hpp"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "base/log.hpp"
+
+namespace fairlead::cli {
+namespace {
+
+sigset_t watched_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
+}  // namespace
+
+void prepare_signals() {
+  std::signal(SIGPIPE, SIG_IGN);
+  const sigset_t set = watched_signals();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+SignalWatcher::SignalWatcher(net::Reactor& reactor, std::function<void(int signal)> on_signal)
+    : reactor_(reactor), on_signal_(std::move(on_signal)) {
+  const sigset_t set = watched_signals();
+  fd_ = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+  if (fd_ < 0 || !reactor_.add(fd_, *this)) {
+    log::error("signals cannot be watched: SIGTERM and SIGINT have no effect");
+  }
+}
+
+SignalWatcher::~SignalWatcher() {
+  if (fd_ >= 0) {
+    reactor_.remove(fd_, *this);
+    close(fd_);
+  }
+}
+
+void SignalWatcher::on_io(std::uint32_t events) {
+  static_cast<void>(events);
+  signalfd_siginfo info{};
+  while (read(fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    on_signal_(static_cast<int>(info.ssi_signo));
+  }
+}
+
+std::uint64_t raise_fd_limit(std::uint64_t wanted) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    return 0;
+  }
+  const rlim_t target = std::min<rlim_t>(wanted, limit.rlim_max);
+  if (wanted > 0 && target > limit.rlim_cur) {
+    rlimit raised = limit;
+    raised.rlim_cur = target;
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0) {
+      return target;
+    }
+  }
+  return limit.rlim_cur;
+}
+
+void print_ready(std::string_view json) {
+  std::string line(json);
+  line.push_back('\n');
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fflush(stdout);
+}
+
+void start_log(const Settings& settings) {
+  log::Level level = log::Level::Info;
+  log::parse_level(settings.text("log-level"), level);
+  log::start(level);
+}
+
+}  // namespace fairlead::cli

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+#include "cli/settings.hpp"
+#include "net/reactor.hpp"
+
+namespace fairlead::cli {
+
+/// Prepares the process for serving: SIGPIPE ignored, SIGTERM and SIGINT blocked so that only
+/// `SignalWatcher` takes them. Call before any thread starts.
+void prepare_signals();
+
+/// Receives SIGTERM and SIGINT as ordinary events of a reactor.
+class SignalWatcher final : private net::IoHandler {
+ public:
+  /// `on_signal` runs in the reactor's turn for every signal. The reactor outlives the watcher.
+  SignalWatcher(net::Reactor& reactor, std::function<void(int signal)> on_signal);
+  ~SignalWatcher() override;
+  SignalWatcher(const SignalWatcher&) = delete;
+  SignalWatcher& operator=(const SignalWatcher&) = delete;
+
+ private:
+  void on_io(std::uint32_t events) override;
+
+  net::Reactor& reactor_;
+  std::function<void(int)> on_signal_;
+  int fd_;
+};
+
+/// Raises the soft limit of open files to `wanted`, or to the hard limit when that is lower; 0
+/// leaves it. Returns the limit in force.
+std::uint64_t raise_fd_limit(std::uint64_t wanted);
+
+/// Writes the one line of stdout that says a long-running command is ready.
+void print_ready(std::string_view json);
+
+/// Starts the log at the level of the option `log-level`.
+void start_log(const Settings& settings);
+
+}  // namespace fairlead::cli
