@@ -121,12 +121,14 @@ int Socket::fd() const {
 
 void wait(Socket* socket, int fd, int timeout_ms) {
   std::array<zmq_pollitem_t, 2> items{};
-  items[0].fd = fd;
-  items[0].events = ZMQ_POLLIN;
-  items[1].socket = socket ? socket->handle_ : nullptr;
-  items[1].fd = -1;
-  items[1].events = ZMQ_POLLIN;
-  zmq_poll(items.data(), socket ? 2 : 1, timeout_ms);
+  int count = 0;
+  if (fd >= 0) {
+    items[static_cast<std::size_t>(count++)] = {nullptr, fd, ZMQ_POLLIN, 0};
+  }
+  if (socket) {
+    items[static_cast<std::size_t>(count++)] = {socket->handle_, -1, ZMQ_POLLIN, 0};
+  }
+  zmq_poll(items.data(), count, timeout_ms);
 }
 
 }  // namespace fairlead::net::zmq

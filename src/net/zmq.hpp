@@ -72,7 +72,7 @@ class Socket {
 };
 
 /// Waits until a message can be received from `socket` or `fd` is readable, at most
-/// `timeout_ms` (-1: without limit). `socket` may be null.
+/// `timeout_ms` (-1: without limit). `socket` may be null and `fd` -1.
 void wait(Socket* socket, int fd, int timeout_ms);
 
 }  // namespace fairlead::net::zmq
