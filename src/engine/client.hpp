@@ -140,7 +140,9 @@ class EngineClient {
 };
 
 /// The engine families.
-enum class Backend : std::uint8_t { Vllm };
+enum class Backend : std::uint8_t {
+  Vllm,  ///< vLLM's own gRPC interface.
+};
 
 /// Where an engine is and what is already known about it.
 struct ClientOptions {

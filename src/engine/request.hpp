@@ -32,7 +32,14 @@ struct SamplingParams {
 /// A constraint on the output; at most one.
 struct StructuredOutput {
   /// What `text` is.
-  enum class Kind : std::uint8_t { JsonSchema, JsonObject, Regex, Choice, Grammar, StructuralTag };
+  enum class Kind : std::uint8_t {
+    JsonSchema,     ///< `text` is a JSON schema.
+    JsonObject,     ///< Any JSON object.
+    Regex,          ///< `text` is a regular expression.
+    Choice,         ///< One of `choices`.
+    Grammar,        ///< `text` is a grammar.
+    StructuralTag,  ///< `text` is a structural tag.
+  };
   Kind kind = Kind::JsonObject;      ///< Which constraint.
   std::string text;                  ///< Schema, regex, grammar or tag.
   std::vector<std::string> choices;  ///< For Choice.
