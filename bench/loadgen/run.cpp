@@ -62,6 +62,7 @@ class Run {
     net::TaskGroup tasks;
     reactor.post([&] { tasks.spawn(main(reactor)); });
     reactor.run();
+    connections_.clear();  // before their reactor
     return to_json();
   }
 
