@@ -80,10 +80,10 @@ const std::vector<std::string>& corpus() {
       chunked + "5;ext=\"v\"\r\nhello\r\n00006\r\n world\r\n0\r\nTrailer: t\r\n\r\n",
       chunked + "0\r\nTrailer: t\r\n\r\n",
       "POST /p HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nok",
-      "POST /p HTTP/1.0\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok"
-      "GET /last HTTP/1.0\r\n\r\n",
-      "GET /1 HTTP/1.1\r\nHost: h\r\n\r\nPOST /2 HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx"
-      "HEAD /3 HTTP/1.1\r\nHost: h\r\n\r\nGET /4 HTTP/1.1\r\nHost: h\r\n\r\n",
+      "POST /p HTTP/1.0\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok"s +
+          "GET /last HTTP/1.0\r\n\r\n",
+      "GET /1 HTTP/1.1\r\nHost: h\r\n\r\nPOST /2 HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx"s +
+          "HEAD /3 HTTP/1.1\r\nHost: h\r\n\r\nGET /4 HTTP/1.1\r\nHost: h\r\n\r\n",
       "GET http://h:80/abs?q HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n",
       "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n",
       "PRIX / HTTP/1.1\r\nHost: h\r\n\r\n",
