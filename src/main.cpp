@@ -8,6 +8,7 @@ int main(int argc, char** argv) {
   using namespace fairlead::cli;
   const auto commands = std::to_array<Command>({
       {"serve", "Answer the OpenAI API with the engines of a fleet", "", serve_table(), run_serve},
+      {"demo", "A frontend with two simulated engines, to try it out", "", demo_table(), run_demo},
       {"mock-engine", "Play an inference engine, for tests and benchmarks", "", mock_engine_table(),
        run_mock_engine},
       {"probe", "Print what an engine reports", "URL", probe_table(), run_probe},

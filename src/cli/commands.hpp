@@ -11,6 +11,9 @@ int run_config(const Settings& settings);
 /// `fairlead serve`: the frontend, until SIGTERM.
 int run_serve(const Settings& settings);
 
+/// `fairlead demo`: a frontend and two simulated engines, until SIGINT.
+int run_demo(const Settings& settings);
+
 /// `fairlead mock-engine`: plays an engine until SIGTERM.
 int run_mock_engine(const Settings& settings);
 

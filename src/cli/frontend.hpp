@@ -39,6 +39,8 @@ class Frontend {
 
   /// Where it listens.
   const net::Address& address() const { return listener_->address(); }
+  /// The newest snapshot of the fleet; never null. The control reactor's thread only.
+  std::shared_ptr<const fleet::Fleet> fleet() const { return fleet_->snapshot(); }
   /// Begins to shut down: new work is refused, what runs may finish until the drain timeout and is
   /// then ended with an error. `on_done` is called once, in the control reactor. A second call ends
   /// the waiting.

@@ -9,7 +9,7 @@ using enum OptionKind;
 
 constexpr OptionSpec kLogLevel{.name = "log-level",
                                .value_name = "LEVEL",
-                               .default_value = "info",
+                               .default_value = "warn",
                                .help = "Severity from which lines are logged to stderr",
                                .choices = "trace,debug,info,warn,error,off"};
 
