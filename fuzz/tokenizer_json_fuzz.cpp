@@ -11,7 +11,9 @@
 
 // Whatever loads must encode and decode without harm, and streaming must equal decoding.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace fairlead::tokenizer;
+  using fairlead::tokenizer::IncrementalDecoder;
+  using fairlead::tokenizer::TokenId;
+  using fairlead::tokenizer::Tokenizer;
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const std::size_t cut = input.find('\0');  // behind it: tokenizer_config.json
   const auto tokenizer = Tokenizer::parse(

@@ -14,10 +14,8 @@
 #include "tokenizer/pre_tokenizer.hpp"
 #include "tokenizer/tokenizer.hpp"
 
+namespace fairlead::tokenizer {
 namespace {
-
-using namespace fairlead;
-using namespace fairlead::tokenizer;
 
 constexpr std::string_view kPatterns[] = {
     kGpt2Pattern,
@@ -84,8 +82,8 @@ std::shared_ptr<const Tokenizer> byte_tokenizer() {
 void streaming_equals_decoding(std::string_view bytes) {
   static const std::shared_ptr<const Tokenizer> tokenizer = byte_tokenizer();
   std::vector<TokenId> ids;
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(bytes[i]);
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
     ids.push_back(byte == '\\' ? 256u : byte == '~' ? 257u : byte == '|' ? 900u : byte);
   }
   for (const bool skip : {false, true}) {
@@ -119,11 +117,16 @@ void streaming_equals_decoding(std::string_view bytes) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+void check(std::string_view bytes) {
   const std::string text = utf8::lossy(bytes);
   scanners_equal_regexes(text);
   normalization_is_stable(text);
   streaming_equals_decoding(bytes);
+}
+
+}  // namespace fairlead::tokenizer
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fairlead::tokenizer::check({reinterpret_cast<const char*>(data), size});
   return 0;
 }

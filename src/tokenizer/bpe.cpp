@@ -25,7 +25,7 @@ std::size_t pair_slot(std::uint64_t pair, std::size_t mask) {
 
 }  // namespace
 
-Result<BpeModel> BpeModel::create(Vocabulary vocabulary, BpeOptions options) {
+Result<BpeModel> BpeModel::create(Vocabulary vocabulary, const BpeOptions& options) {
   BpeModel model(std::move(vocabulary), options);
   if (Result<> ready = model.prepare(); !ready) {
     return std::unexpected(ready.error());

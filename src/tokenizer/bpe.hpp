@@ -28,7 +28,7 @@ struct BpeOptions {
 class BpeModel {
  public:
   /// Takes a finished vocabulary.
-  static Result<BpeModel> create(Vocabulary vocabulary, BpeOptions options);
+  static Result<BpeModel> create(Vocabulary vocabulary, const BpeOptions& options);
 
   /// Adds the merge of two tokens given by their spelling; each next one has a higher rank. Fails
   /// when one of them or their concatenation is no token.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 namespace fairlead::tokenizer {
@@ -159,9 +160,9 @@ Result<> Split::apply(std::string_view text, std::size_t base, std::vector<Span>
       }
       break;
     case SplitBehavior::MergedWithNext:
-      for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-        take(*part, part->matched && !previous_matched,
-             [&](Span& last) { last.begin = part->span.begin; });
+      for (const Part& part : std::views::reverse(parts)) {
+        take(part, part.matched && !previous_matched,
+             [&](Span& last) { last.begin = part.span.begin; });
       }
       std::reverse(pieces.begin(), pieces.end());
       break;

@@ -6,8 +6,9 @@
 
 #include "base/error.hpp"
 
-struct re_pattern_buffer;
-struct re_registers;
+// The regex library's own names.
+struct re_pattern_buffer;  // NOLINT(readability-identifier-naming)
+struct re_registers;       // NOLINT(readability-identifier-naming)
 
 namespace fairlead::tokenizer {
 

@@ -20,7 +20,7 @@ class TokenizeLines : public ::testing::Test {
     small.post_processor = R"({"type":"BertProcessing","cls":["<s>",256],"sep":["b",98]})";
     std::ofstream(path_) << small.json();
   }
-  ~TokenizeLines() override { std::filesystem::remove(path_); }
+  void TearDown() override { std::filesystem::remove(path_); }
 
   std::string run(const std::string& input, bool decode = false) const {
     std::istringstream in(input);

@@ -47,7 +47,7 @@ struct SmallModel {
       if (vocab.find(spelled(left + right)) == nullptr) {
         vocab.set(spelled(left + right), static_cast<std::int64_t>(vocab.size()));
       }
-      list.push_back(json::Array{spelled(left), spelled(right)});
+      list.emplace_back(json::Array{spelled(left), spelled(right)});
     }
     return R"({"version":"1.0","added_tokens":)" + added_tokens + R"(,"normalizer":)" + normalizer +
            R"(,"pre_tokenizer":)" + pre_tokenizer + R"(,"post_processor":)" + post_processor +

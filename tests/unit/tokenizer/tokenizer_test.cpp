@@ -93,7 +93,8 @@ TEST(Tokenizer, PostProcessorsAddIdsOnRequestOnly) {
     ASSERT_NE(tokenizer, nullptr);
     std::string got;
     for (const TokenId id : encode(*tokenizer, "x", true)) {
-      got += (got.empty() ? "" : " ") + (id == 'x' ? "x" : std::to_string(id));
+      got += got.empty() ? "" : " ";
+      got += id == 'x' ? "x" : std::to_string(id);
     }
     EXPECT_EQ(got, expected);
     EXPECT_EQ(encode(*tokenizer, "x", false), std::vector<TokenId>{'x'});
