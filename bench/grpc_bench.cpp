@@ -48,22 +48,8 @@ struct Counter final : grpc::CallObserver {
 class ServerThread {
  public:
   explicit ServerThread(int per_turn) {
-    service_.add("/b.B/Stream", [per_turn](grpc::ServerCall& call) -> Task<> {
-      const std::string message(kMessageBytes, 'm');
-      Event drained;
-      call.exchange().set_on_drain([&] { drained.set(); });
-      for (int i = 0; i < kMessages; ++i) {
-        call.write(message);
-        if (i % per_turn == per_turn - 1) {
-          co_await Yield();
-          while (call.exchange().unsent() > 256 * 1024) {
-            drained.reset();
-            co_await drained.wait();
-          }
-        }
-      }
-      call.finish({});
-    });
+    service_.add("/b.B/Stream",
+                 [per_turn](grpc::ServerCall& call) { return stream(call, per_turn); });
     thread_ = std::thread([this] {
       reactor_.post([this] {
         server_ = std::make_unique<http::Server>(
@@ -90,6 +76,22 @@ class ServerThread {
   Address address() const { return *Address::parse("127.0.0.1", ready_.load()); }
 
  private:
+  static Task<> stream(grpc::ServerCall& call, int per_turn) {
+    const std::string message(kMessageBytes, 'm');
+    Event drained;
+    call.exchange().set_on_drain([&] { drained.set(); });
+    for (int i = 0; i < kMessages; ++i) {
+      call.write(message);
+      if (i % per_turn == per_turn - 1) {
+        co_await Yield();
+        while (call.exchange().unsent() > 256 * 1024) {
+          drained.reset();
+          co_await drained.wait();
+        }
+      }
+    }
+    call.finish({});
+  }
   // Goes on in the next turn, after this turn's output has left.
   struct Yield {
     bool await_ready() const { return false; }

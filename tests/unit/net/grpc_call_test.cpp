@@ -5,6 +5,7 @@
 
 #include "net/event.hpp"
 #include "net/grpc_testing.hpp"
+#include "net/handlers.hpp"
 
 namespace fairlead::net::grpc {
 namespace {
@@ -13,6 +14,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::GrpcPair;
 using testing::Recorder;
+using testing::with;
 
 Task<> echo(ServerCall& call) {
   call.write(call.request());
@@ -73,12 +75,15 @@ INSTANTIATE_TEST_SUITE_P(EveryCut, GrpcCut,
 TEST(GrpcCall, StatusTextMetadataAndTrailersOnlySurvive) {
   GrpcPair pair;
   std::string seen;
-  pair.service.add("/t.T/Fail", [&](ServerCall& call) -> Task<> {
-    seen = std::string(call.metadata("x-id").value_or("none")) + "|" +
-           std::string(call.metadata("x-raw-bin").value_or("none"));
-    call.finish({StatusCode::FailedPrecondition, "naïve 100% — \n失敗"});
-    co_return;
-  });
+  pair.service.add("/t.T/Fail",
+                   with(
+                       [](ServerCall& call, std::string& seen) -> Task<> {
+                         seen = std::string(call.metadata("x-id").value_or("none")) + "|" +
+                                std::string(call.metadata("x-raw-bin").value_or("none"));
+                         call.finish({StatusCode::FailedPrecondition, "naïve 100% — \n失敗"});
+                         co_return;
+                       },
+                       seen));
   Recorder recorder;
   auto call = pair.start("/t.T/Fail", "", recorder,
                          {{"x-id", "abc"},
@@ -183,12 +188,14 @@ TEST(GrpcCall, MessagesAboveTheLimitsEndTheCall) {
 TEST(GrpcCall, DestroyingACallEndsItsHandler) {
   GrpcPair pair;
   int gone = 0;
-  pair.service.add("/t.T/Wait", [&](ServerCall& call) -> Task<> {
-    const Gone guard(gone);
-    call.write("started");
-    Event never;
-    co_await never.wait();
-  });
+  pair.service.add("/t.T/Wait", with(
+                                    [](ServerCall& call, int& gone) -> Task<> {
+                                      const Gone guard(gone);
+                                      call.write("started");
+                                      Event never;
+                                      co_await never.wait();
+                                    },
+                                    gone));
   Recorder recorder;
   auto call = pair.start("/t.T/Wait", "x", recorder);
   ASSERT_TRUE(pair.until([&] { return recorder.count == 1; }));
@@ -224,11 +231,13 @@ TEST(GrpcCall, ACallDestroyedBeforeItLeftIsNeverSeen) {
 TEST(GrpcCall, DeadlinesEndBothSides) {
   GrpcPair pair;
   int gone = 0;
-  pair.service.add("/t.T/Wait", [&](ServerCall&) -> Task<> {
-    const Gone guard(gone);
-    Event never;
-    co_await never.wait();
-  });
+  pair.service.add("/t.T/Wait", with(
+                                    [](ServerCall&, int& gone) -> Task<> {
+                                      const Gone guard(gone);
+                                      Event never;
+                                      co_await never.wait();
+                                    },
+                                    gone));
   Recorder recorder;
   auto call = pair.start("/t.T/Wait", "x", recorder, {}, milliseconds(50));
   ASSERT_TRUE(pair.until([&] { return recorder.ends == 1 && gone == 1; }));
@@ -268,7 +277,7 @@ TEST(GrpcCall, OneStuckReaderDoesNotStallItsNeighbours) {
   options.stream_window_bytes = 64 * 1024;
   GrpcPair pair(0, options);
   constexpr int kMessages = 2000;
-  pair.service.add("/t.T/Flood", [&](ServerCall& call) -> Task<> {
+  pair.service.add("/t.T/Flood", [](ServerCall& call) -> Task<> {
     const std::string message(1000, 'm');
     Event drained;
     call.exchange().set_on_drain([&] { drained.set(); });

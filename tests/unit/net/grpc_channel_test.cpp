@@ -8,6 +8,7 @@
 
 #include "net/event.hpp"
 #include "net/grpc_testing.hpp"
+#include "net/handlers.hpp"
 #include "net/http2_testing.hpp"
 
 namespace fairlead::net::grpc {
@@ -26,6 +27,7 @@ using testing::PipeDialer;
 using testing::RawPeer;
 using testing::Recorder;
 using testing::run_until;
+using testing::with;
 
 const Fields kAnswer = {{":status", "200"}, {"content-type", "application/grpc+proto"}};
 
@@ -466,12 +468,14 @@ TEST(GrpcChannel, StreamLimitOpensAnotherConnectionUpToTheBound) {
   limits.max_streams = 4;
   GrpcPair pair(0, options, limits);
   std::vector<Event*> waiting;
-  pair.service.add("/t.T/Wait", [&](ServerCall& call) -> Task<> {
-    Event go;
-    waiting.push_back(&go);
-    co_await go.wait();
-    call.write("done");
-  });
+  pair.service.add("/t.T/Wait", with(
+                                    [](ServerCall& call, std::vector<Event*>& waiting) -> Task<> {
+                                      Event go;
+                                      waiting.push_back(&go);
+                                      co_await go.wait();
+                                      call.write("done");
+                                    },
+                                    waiting));
   std::vector<std::unique_ptr<Recorder>> recorders;
   std::vector<std::unique_ptr<Call>> calls;
   for (int i = 0; i < 15; ++i) {
@@ -616,12 +620,14 @@ TEST(GrpcChannel, NewAddressesEndTheBackOff) {
 TEST(GrpcChannel, ADrainingServerFinishesWhatItBegan) {
   GrpcPair pair;
   Event* release = nullptr;
-  pair.service.add("/t.T/Wait", [&](ServerCall& call) -> Task<> {
-    Event go;
-    release = &go;
-    co_await go.wait();
-    call.write("done");
-  });
+  pair.service.add("/t.T/Wait", with(
+                                    [](ServerCall& call, Event*& release) -> Task<> {
+                                      Event go;
+                                      release = &go;
+                                      co_await go.wait();
+                                      call.write("done");
+                                    },
+                                    release));
   Recorder recorder;
   auto call = pair.start("/t.T/Wait", "x", recorder);
   ASSERT_TRUE(pair.until([&] { return release != nullptr; }));

@@ -11,6 +11,7 @@
 #include "net/child.hpp"
 #include "net/event.hpp"
 #include "net/grpc_testing.hpp"
+#include "net/handlers.hpp"
 
 // The channel and the server against grpcio, the implementation that engines and clients use.
 
@@ -22,6 +23,7 @@ using std::chrono::seconds;
 using testing::Child;
 using testing::Recorder;
 using testing::run_until;
+using testing::with;
 
 std::string script(std::string_view name) {
   return std::string(FAIRLEAD_SOURCE_DIR) + "/tests/unit/net/" + std::string(name);
@@ -286,16 +288,20 @@ void add_methods(Service& service, std::atomic<int>& gone) {
     call.finish({}, {{"x-count", "1"}, {"x-data-bin", "\x01\xfe"}});
     co_return;
   });
-  service.add("/t.T/Wait", [&gone](ServerCall& call) -> Task<> {
-    const Gone guard(gone);
-    call.write("started");
-    Event never;
-    co_await never.wait();
-  });
-  service.add("/t.T/Gone", [&gone](ServerCall& call) -> Task<> {
-    call.write(std::to_string(gone.load()));
-    co_return;
-  });
+  service.add("/t.T/Wait", with(
+                               [](ServerCall& call, std::atomic<int>& gone) -> Task<> {
+                                 const Gone guard(gone);
+                                 call.write("started");
+                                 Event never;
+                                 co_await never.wait();
+                               },
+                               gone));
+  service.add("/t.T/Gone", with(
+                               [](ServerCall& call, std::atomic<int>& gone) -> Task<> {
+                                 call.write(std::to_string(gone.load()));
+                                 co_return;
+                               },
+                               gone));
 }
 
 TEST(GrpcioClient, EveryScenarioAgainstOurServer) {
@@ -304,13 +310,15 @@ TEST(GrpcioClient, EveryScenarioAgainstOurServer) {
   std::atomic<int> gone{0};
   add_methods(service, gone);
   const http::Handler grpc = service.handler();
-  const http::Handler handler = [&](http::Exchange& exchange) -> Task<> {
-    if (exchange.request().path == "/http/echo") {
-      exchange.respond(200, {}, exchange.request().body);
-      co_return;
-    }
-    co_await grpc(exchange);
-  };
+  const http::Handler handler = with(
+      [](http::Exchange& exchange, const http::Handler& grpc) -> Task<> {
+        if (exchange.request().path == "/http/echo") {
+          exchange.respond(200, {}, exchange.request().body);
+          co_return;
+        }
+        co_await grpc(exchange);
+      },
+      grpc);
   std::unique_ptr<http::Server> server;
   std::unique_ptr<Listener> listener;
   std::atomic<std::uint16_t> port{0};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "net/event.hpp"
+#include "net/handlers.hpp"
 #include "net/http2_testing.hpp"
 #include "net/http_server.hpp"
 
@@ -22,6 +23,7 @@ using testing::frame;
 using testing::headers;
 using testing::RawPeer;
 using testing::run_until;
+using testing::with;
 
 Fields get(std::string path) {
   return {{":method", "GET"},
@@ -95,18 +97,19 @@ class Http2ServerCut : public Http2Server, public ::testing::WithParamInterface<
 TEST_P(Http2ServerCut, RequestsReadTheSameHoweverTheyAreCut) {
   Request seen;
   std::size_t spare = 0;
-  open(
-      [&](Exchange& exchange) -> Task<> {
-        seen = exchange.request();
-        spare = exchange.request().body.capacity() - exchange.request().body.size();
-        exchange.start(200, {{"content-type", "text/plain"}, {"connection", "close"}});
-        exchange.out() += "one ";
-        exchange.commit();
-        co_await Sleep(milliseconds(1));
-        exchange.out() += "two";
-        exchange.finish();
-      },
-      GetParam());
+  open(with(
+           [](Exchange& exchange, Request& seen, std::size_t& spare) -> Task<> {
+             seen = exchange.request();
+             spare = exchange.request().body.capacity() - exchange.request().body.size();
+             exchange.start(200, {{"content-type", "text/plain"}, {"connection", "close"}});
+             exchange.out() += "one ";
+             exchange.commit();
+             co_await Sleep(milliseconds(1));
+             exchange.out() += "two";
+             exchange.finish();
+           },
+           seen, spare),
+       GetParam());
   Fields fields = post("/v1/a%20b?x=%20y");
   fields.insert(fields.end(), {{"cookie", "a=1"}, {"cookie", "b=2"}, {"x-empty", ""}});
   send(headers(1, fields, false) + data(1, "hello ") + data(1, "body", true));
@@ -194,15 +197,17 @@ TEST_F(Http2Server, RefusesWhatIsTooLargeOrMalformed) {
 TEST_F(Http2Server, AResetDestroysItsHandlerOnly) {
   int gone = 0;
   Event* other = nullptr;
-  open([&](Exchange& exchange) -> Task<> {
-    const Gone guard(gone);
-    Event event;
-    if (exchange.request().path == "/other") {
-      other = &event;
-    }
-    co_await event.wait();
-    exchange.respond(200, {}, "ok");
-  });
+  open(with(
+      [](Exchange& exchange, int& gone, Event*& other) -> Task<> {
+        const Gone guard(gone);
+        Event event;
+        if (exchange.request().path == "/other") {
+          other = &event;
+        }
+        co_await event.wait();
+        exchange.respond(200, {}, "ok");
+      },
+      gone, other));
   send(headers(1, get("/"), true) + headers(3, get("/other"), true));
   ASSERT_TRUE(until([&] { return server->in_flight() == 2; }));
   send(frame(testing::kRstStream, 0, 1, big_endian(8, 4)));
@@ -217,11 +222,13 @@ TEST_F(Http2Server, AResetDestroysItsHandlerOnly) {
 
 TEST_F(Http2Server, AClosedConnectionDestroysEveryHandler) {
   int gone = 0;
-  open([&](Exchange&) -> Task<> {
-    const Gone guard(gone);
-    Event never;
-    co_await never.wait();
-  });
+  open(with(
+      [](Exchange&, int& gone) -> Task<> {
+        const Gone guard(gone);
+        Event never;
+        co_await never.wait();
+      },
+      gone));
   for (std::uint32_t stream = 1; stream < 20; stream += 2) {
     send(headers(stream, get("/"), true));
   }
@@ -276,15 +283,17 @@ TEST_F(Http2Server, TellsTheWriterWhenASlowReaderHasCaughtUp) {
   limits.low_mark_bytes = 20 * 1000;
   int drains = 0;
   Exchange* exchange = nullptr;
-  open([&](Exchange& e) -> Task<> {
-    exchange = &e;
-    e.set_on_drain([&] { ++drains; });
-    e.start(200, {});
-    e.out().append(150 * 1000, 'x');
-    e.commit();
-    Event never;
-    co_await never.wait();
-  });
+  open(with(
+      [](Exchange& e, Exchange*& exchange, int& drains) -> Task<> {
+        exchange = &e;
+        e.set_on_drain([&] { ++drains; });
+        e.start(200, {});
+        e.out().append(150 * 1000, 'x');
+        e.commit();
+        Event never;
+        co_await never.wait();
+      },
+      exchange, drains));
   send(headers(1, get("/"), true));
   ASSERT_TRUE(until([&] { return peer->body(1).size() == 65535; }));
   EXPECT_EQ(exchange->unsent(), 150u * 1000 - 65535);
@@ -309,18 +318,20 @@ TEST_F(Http2Server, TellsTheWriterWhenASlowReaderHasCaughtUp) {
 TEST_F(Http2Server, AReaderWithTooMuchUnsentIsCutAloneAndAtOnce) {
   limits.max_unsent_bytes = 500 * 1000;
   int gone = 0;
-  open([&](Exchange& exchange) -> Task<> {
-    const Gone guard(gone);
-    exchange.start(200, {});
-    if (exchange.request().path == "/slow") {
-      while (true) {
-        exchange.out().append(100 * 1000, 'x');
-        exchange.commit();
-        co_await Sleep(milliseconds(1));
-      }
-    }
-    exchange.finish();
-  });
+  open(with(
+      [](Exchange& exchange, int& gone) -> Task<> {
+        const Gone guard(gone);
+        exchange.start(200, {});
+        if (exchange.request().path == "/slow") {
+          while (true) {
+            exchange.out().append(100 * 1000, 'x');
+            exchange.commit();
+            co_await Sleep(milliseconds(1));
+          }
+        }
+        exchange.finish();
+      },
+      gone));
   send(headers(1, get("/slow"), true));
   ASSERT_TRUE(until([&] { return gone == 1; }));
   ASSERT_TRUE(until([&] { return peer->first(testing::kRstStream, 1) != nullptr; }));
@@ -334,14 +345,16 @@ TEST_F(Http2Server, AReaderWithTooMuchUnsentIsCutAloneAndAtOnce) {
 TEST_F(Http2Server, AReaderWithoutProgressIsCutAfterItsTime) {
   limits.slow_reader_timeout = milliseconds(60);
   int gone = 0;
-  open([&](Exchange& exchange) -> Task<> {
-    const Gone guard(gone);
-    exchange.start(200, {});
-    exchange.out().append(100 * 1000, 'x');
-    exchange.commit();
-    Event never;
-    co_await never.wait();
-  });
+  open(with(
+      [](Exchange& exchange, int& gone) -> Task<> {
+        const Gone guard(gone);
+        exchange.start(200, {});
+        exchange.out().append(100 * 1000, 'x');
+        exchange.commit();
+        Event never;
+        co_await never.wait();
+      },
+      gone));
   send(headers(1, get("/"), true));
   ASSERT_TRUE(until([&] { return gone == 1; }));
   ASSERT_TRUE(until([&] { return peer->first(testing::kRstStream, 1) != nullptr; }));
@@ -354,17 +367,18 @@ TEST_F(Http2Server, AConnectionThatTakesNothingIsClosed) {
   int gone = 0;
   bool stuck = false;
   run([&] {
-    server = std::make_unique<Server>(
-        [&](Exchange& exchange) -> Task<> {
-          const Gone guard(gone);
-          exchange.start(200, {});
-          exchange.out().append(60 * 1000, 'x');
-          exchange.commit();
-          stuck = true;
-          Event never;
-          co_await never.wait();
-        },
-        limits, [](int, std::string_view) { return std::string(); });
+    server = std::make_unique<Server>(with(
+                                          [](Exchange& exchange, int& gone, bool& stuck) -> Task<> {
+                                            const Gone guard(gone);
+                                            exchange.start(200, {});
+                                            exchange.out().append(60 * 1000, 'x');
+                                            exchange.commit();
+                                            stuck = true;
+                                            Event never;
+                                            co_await never.wait();
+                                          },
+                                          gone, stuck),
+                                      limits, [](int, std::string_view) { return std::string(); });
   });
   // A client that never reads, behind a small buffer.
   std::unique_ptr<Stream> near;
@@ -417,12 +431,14 @@ TEST_F(Http2Server, IdleConnectionsAreTakenDownPolitely) {
 
 TEST_F(Http2Server, DrainFinishesRequestsInFlight) {
   Event* release = nullptr;
-  open([&](Exchange& exchange) -> Task<> {
-    Event go;
-    release = &go;
-    co_await go.wait();
-    exchange.respond(200, {}, "done");
-  });
+  open(with(
+      [](Exchange& exchange, Event*& release) -> Task<> {
+        Event go;
+        release = &go;
+        co_await go.wait();
+        exchange.respond(200, {}, "done");
+      },
+      release));
   run([&] { peer->ack_pings = true; });
   send(headers(1, get("/"), true));
   ASSERT_TRUE(until([&] { return release != nullptr; }));
@@ -456,12 +472,14 @@ TEST_F(Http2Server, AnIdleConnectionDrainsThoughItsClientIsDeaf) {
 TEST_F(Http2Server, AFloodOfResetsEndsTheConnection) {
   int gone = 0;
   int begun = 0;
-  open([&](Exchange&) -> Task<> {
-    const Gone guard(gone);
-    ++begun;
-    Event never;
-    co_await never.wait();
-  });
+  open(with(
+      [](Exchange&, int& gone, int& begun) -> Task<> {
+        const Gone guard(gone);
+        ++begun;
+        Event never;
+        co_await never.wait();
+      },
+      gone, begun));
   for (std::uint32_t stream = 1; stream < 6000 && !peer->eof; stream += 2) {
     send(headers(stream, get("/"), true) + frame(testing::kRstStream, 0, stream, big_endian(8, 4)));
   }
@@ -496,13 +514,14 @@ TEST_F(Http2Server, StreamsAboveTheLimitAreRefused) {
 
 TEST_F(Http2Server, WindowsOfLargeUploadsAreReturned) {
   std::size_t received = 0;
-  open(
-      [&](Exchange& exchange) -> Task<> {
-        received = exchange.request().body.size();
-        exchange.respond(200, {}, "");
-        co_return;
-      },
-      0, 4 * 1024 * 1024);
+  open(with(
+           [](Exchange& exchange, std::size_t& received) -> Task<> {
+             received = exchange.request().body.size();
+             exchange.respond(200, {}, "");
+             co_return;
+           },
+           received),
+       0, 4 * 1024 * 1024);
   send(headers(1, post("/"), false));
   constexpr std::size_t kChunk = 16000;
   for (int i = 0; i < 200; ++i) {
