@@ -69,6 +69,7 @@ install_packages() {
   mapfile -t outdated < <(outdated_packages)
   if [ $((${#missing[@]} + ${#outdated[@]})) -gt 0 ]; then
     say "installing: ${missing[*]} ${outdated[*]}"
+    as_root dpkg --configure -a >&2  # Finishes what an interrupted run left half done.
     apt update
     apt install -y --no-install-recommends "${missing[@]}" "${outdated[@]}"
     mapfile -t outdated < <(outdated_packages)
