@@ -174,6 +174,18 @@ def test_prompt_that_ends_inside_a_character(model, reference):
         assert "".join(answer["deltas"]) == text[len(whole) :], (text, prompt)
 
 
+def test_ids_equal_those_of_transformers(model):
+    """What a server built on transformers would send to the engine, special tokens of the config included."""
+    if model.name not in REQUIRED:
+        pytest.skip("the library's own model classes change what other packages' files mean")
+    from transformers import AutoTokenizer
+
+    library = AutoTokenizer.from_pretrained(str(model))
+    texts = HANDMADE[:45] + random_texts(500) + ["<|im_start|>user\nhi<|im_end|>\n<think>\n\n</think>"]
+    for text, answer in zip(texts, run(model, [{"text": t} for t in texts])):
+        assert answer.get("ids") == library(text)["input_ids"], ascii(text)
+
+
 def test_bad_lines_do_not_end_the_command(model):
     command = [binary_path(), "tokenize", "--model", model]
     lines = ["{", "[]", "1", "{}", '{"text": 1}', '{"text": "a", "add_special_tokens": 1}', '{"text": "\\ud800"}',
