@@ -452,12 +452,15 @@ TEST_F(ScriptedServer, APausedCallKeepsItsWindowAndNothingElse) {
   start_and_see(recorder, 1);
   run([&] {
     calls[0]->pause();
-    peers[0]->send(headers(1, kAnswer, false) + data(1, grpc_message(std::string(995, 'x'))));
+    peers[0]->send(headers(1, kAnswer, false) + data(1, grpc_message(std::string(995, 'x'))) +
+                   frame(testing::kPing, 0, 0, "12345678"));
   });
-  ASSERT_TRUE(until([&] { return recorder.count == 1; }));
+  ASSERT_TRUE(until([&] { return peers[0]->first(testing::kPing) != nullptr; }));
   EXPECT_EQ(peers[0]->first(testing::kWindowUpdate, 1), nullptr);
   run([&] { calls[0]->resume(); });
-  ASSERT_TRUE(until([&] { return peers[0]->first(testing::kWindowUpdate, 1) != nullptr; }));
+  ASSERT_TRUE(until([&] {
+    return recorder.count == 1 && peers[0]->first(testing::kWindowUpdate, 1) != nullptr;
+  }));
   EXPECT_EQ(peers[0]->first(testing::kWindowUpdate, 1)->number(), 1000u);
 }
 
