@@ -69,6 +69,7 @@ void ClientCall::forsake() {
   client_ = nullptr;
   ended_ = true;
   waiting = false;
+  held_.clear();
   timer_.reset();
 }
 
@@ -101,22 +102,24 @@ bool ClientCall::begin(ClientSession& session, std::string_view path, const Meta
   }
   client_ = &session;
   session.call_began();
-  if (paused_before_begin_) {
+  if (paused_) {
     session.set_paused(*this, true);
   }
   return true;
 }
 
 void ClientCall::pause() {
-  paused_before_begin_ = true;
+  paused_ = true;
   if (client_) {
     client_->set_paused(*this, true);
   }
 }
 
 void ClientCall::resume() {
-  paused_before_begin_ = false;
-  if (client_) {
+  paused_ = false;
+  if (!held_.empty()) {
+    Reactor::current()->flush_later(redelivery_);  // the window stays closed until all is handed on
+  } else if (client_) {
     client_->set_paused(*this, false);
   }
 }
@@ -168,8 +171,21 @@ void ClientCall::on_data(std::string_view bytes) {
     return;
   }
   client_->data_seen();
+  if (held_.empty()) {
+    consume(bytes);
+  } else {
+    held_ += bytes;
+  }
+}
+
+// An observer may pause the call from inside a message: the rest waits here.
+void ClientCall::consume(std::string_view bytes) {
   std::string_view message;
   while (!ended_) {
+    if (paused_) {
+      held_ += bytes;
+      return;
+    }
     switch (reader_.next(bytes, message)) {
       case MessageReader::Status::NeedMore: return;
       case MessageReader::Status::Message: observer_.on_message(message); break;
@@ -189,6 +205,21 @@ void ClientCall::on_data(std::string_view bytes) {
 void ClientCall::on_output_taken() {
   if (output_left() == 0) {
     std::string().swap(request_);
+  }
+}
+
+void ClientCall::deliver_held() {
+  const std::string bytes = std::exchange(held_, {});
+  consume(bytes);
+  if (!held_.empty() || ended_) {
+    return;
+  }
+  if (remote_ended_) {
+    end(final_status());
+  } else if (closed_) {
+    end(failure_);
+  } else if (client_ && !paused_) {
+    client_->set_paused(*this, false);
   }
 }
 
@@ -215,26 +246,35 @@ Status ClientCall::final_status() const {
 }
 
 void ClientCall::on_remote_end() {
-  if (!ended_) {
+  if (ended_) {
+    return;
+  }
+  remote_ended_ = true;
+  if (held_.empty()) {
     end(final_status());
   }
 }
 
 void ClientCall::on_closed(http2::ErrorCode code, std::string_view lost) {
   ClientSession* const client = std::exchange(client_, nullptr);
-  if (ended_) {
+  if (ended_ || remote_ended_) {
     return;
   }
   if (!lost.empty()) {
     // Without its whole header block the server cannot have begun anything.
     const bool seen = sent_at_ != 0 && client && client->written() >= sent_at_;
-    end({StatusCode::Unavailable, fmt::format("the connection was lost: {}", lost),
-         seen ? Status::Origin::Connection : Status::Origin::Connect});
-    return;
+    failure_ = {StatusCode::Unavailable, fmt::format("the connection was lost: {}", lost),
+                seen ? Status::Origin::Connection : Status::Origin::Connect};
+  } else {
+    const bool refused = code == http2::ErrorCode::RefusedStream;
+    failure_ = {status_of_reset(code),
+                fmt::format("the server reset the stream: {}", error_name(code)),
+                refused ? Status::Origin::Connect : Status::Origin::Connection};
   }
-  const bool refused = code == http2::ErrorCode::RefusedStream;
-  end({status_of_reset(code), fmt::format("the server reset the stream: {}", error_name(code)),
-       refused ? Status::Origin::Connect : Status::Origin::Connection});
+  closed_ = true;
+  if (held_.empty()) {
+    end(failure_);
+  }
 }
 
 void ClientCall::end(const Status& status) {

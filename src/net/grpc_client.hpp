@@ -58,6 +58,15 @@ class ClientCall final : public Call, public http2::SessionStream, public ListNo
   void on_closed(http2::ErrorCode code, std::string_view lost) override;
   void on_output_taken() override;
 
+  /// Hands the held bytes on at the end of the turn in which the call was resumed.
+  struct Redelivery final : Flushable {
+    explicit Redelivery(ClientCall& owner) : call(owner) {}
+    void flush() override { call.deliver_held(); }
+    ClientCall& call;
+  };
+
+  void consume(std::string_view bytes);
+  void deliver_held();
   Status final_status() const;
   void end(const Status& status);
 
@@ -74,7 +83,11 @@ class ClientCall final : public Call, public http2::SessionStream, public ListNo
   Status failure_;
   bool ended_ = false;
   bool answered_ = false;  // the first final header block has come
-  bool paused_before_begin_ = false;
+  bool paused_ = false;
+  std::string held_;  // received while paused; the stream's window bounds it
+  bool remote_ended_ = false;
+  bool closed_ = false;  // with `failure_`
+  Redelivery redelivery_{*this};
   int http_status_ = 0;
   bool content_type_ok_ = false;
   std::optional<StatusCode> status_;

@@ -124,6 +124,10 @@ std::string_view reason_phrase(int status) {
   return "Unknown";
 }
 
+std::string body_too_large_text(std::size_t limit_bytes) {
+  return "the request body is larger than " + std::to_string(limit_bytes) + " bytes";
+}
+
 bool split_target(std::string_view target, Request& request) {
   request.query.clear();
   if (target == "*") {

@@ -235,7 +235,7 @@ std::size_t Http1Connection::process_head(std::string_view bytes) {
 void Http1Connection::begin_body() {
   const ServerLimits& limits = context_.limits;
   if (framing_.content_length > limits.body_bytes) {
-    refuse(413, "the request body is too large");
+    refuse(413, body_too_large_text(context_.limits.body_bytes));
     return;
   }
   if (!framing_.chunked && framing_.content_length == 0) {
@@ -283,7 +283,7 @@ std::size_t Http1Connection::process_chunks(std::string_view bytes) {
     case ChunkedDecoder::Status::NeedMore: return consumed;
     case ChunkedDecoder::Status::Complete: run_request(); return consumed;
     case ChunkedDecoder::Status::BodyTooLarge:
-      refuse(413, "the request body is too large");
+      refuse(413, body_too_large_text(context_.limits.body_bytes));
       return bytes.size();
     case ChunkedDecoder::Status::HeadsTooLarge:
       refuse(431, "the request's chunk heads or trailers are too large");

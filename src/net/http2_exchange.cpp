@@ -144,7 +144,7 @@ void Http2Exchange::end_receiving() {
 
 void Http2Exchange::refuse_body(std::uint64_t declared) {
   if (!is_grpc()) {
-    refuse(413, "the request body is too large");
+    refuse(413, body_too_large_text(connection_.context_.limits.body_bytes));
     return;
   }
   grpc::MessageReader reader(0);

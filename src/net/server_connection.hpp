@@ -69,6 +69,9 @@ struct ServerContext {
 /// escape, an escaped NUL, a fragment, or none of these forms.
 bool split_target(std::string_view target, Request& request);
 
+/// The text of a 413.
+std::string body_too_large_text(std::size_t limit_bytes);
+
 /// An HTTP/1 connection. `received` holds the bytes read so far.
 std::unique_ptr<ServerConnection> make_http1_connection(ServerContext& context,
                                                         std::unique_ptr<Stream> stream,

@@ -146,7 +146,7 @@ TEST(Http1Server, RefusesATooLargeBodyBeforeItComes) {
   EXPECT_THAT(peer.text, StartsWith("HTTP/1.1 413 Content Too Large\r\n"));
   EXPECT_THAT(peer.text, HasSubstr("\r\nconnection: close\r\n"));
   EXPECT_THAT(peer.text, HasSubstr("\r\ncontent-type: application/json\r\n"));
-  EXPECT_THAT(peer.text, EndsWith("\r\n\r\n413 the request body is too large"));
+  EXPECT_THAT(peer.text, EndsWith("\r\n\r\n413 the request body is larger than 10 bytes"));
   EXPECT_THAT(peer.text, Not(HasSubstr("100 Continue")));
   EXPECT_EQ(server.server->counters().bad_requests, 1u);
   EXPECT_EQ(server.server->counters().requests_total, 0u);
