@@ -188,9 +188,9 @@ Task<> DirectFleet::Impl::check(Watched& member) {
     const bool late = healthy.error().code == ErrorCode::EngineConnectTimeout;
     if (!late || ++member.timeouts >= kMaxTimeouts) {
       lose(member, healthy.error().message);
-      member.wake.set();
       member.resolve_wake.set();
     }
+    member.wake.set();  // asked again at once
     co_return;
   }
   member.timeouts = 0;

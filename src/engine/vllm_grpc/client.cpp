@@ -25,7 +25,7 @@ class Stream final : public EngineStream {
  public:
   Stream(Core& core, std::unique_ptr<GenerateCall> call) : core_(core), call_(std::move(call)) {}
   ~Stream() override {
-    if (call_->awaits_status()) {
+    if (call_->awaits_status() && net::Reactor::current()) {
       core_.linger(std::move(call_));
     } else {
       call_->cancel();

@@ -15,10 +15,11 @@ namespace {
 constexpr auto kAbortTimeout = std::chrono::seconds(5);
 constexpr auto kLingerTime = std::chrono::seconds(2);
 
-/// An engine that comes back is asked again soon: routing decides who is tried, not the back-off.
+/// An engine that comes back is dialed again soon: routing decides who is tried, and the probe's
+/// interval is above this pause, so that every probe dials.
 net::grpc::ChannelOptions channel_options() {
   net::grpc::ChannelOptions options;
-  options.max_backoff = std::chrono::seconds(1);
+  options.max_backoff = std::chrono::milliseconds(500);
   return options;
 }
 

@@ -36,9 +36,10 @@ void GenerateCall::cancel() {
     return;
   }
   done_ = true;
-  // A call of this very turn, or without any connection, never left.
-  const bool sent =
-      net::Reactor::current()->now() != started_at_ && core_.channel.connections() > 0;
+  // A call of this very turn, or without any connection, never left. Without a running reactor the
+  // program is ending and nothing can be sent any more.
+  const net::Reactor* reactor = net::Reactor::current();
+  const bool sent = reactor && reactor->now() != started_at_ && core_.channel.connections() > 0;
   call_.reset();
   if (sent) {
     core_.abort(std::move(request_id_));

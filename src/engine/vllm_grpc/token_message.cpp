@@ -43,7 +43,13 @@ inline bool read_varint(const unsigned char*& at, const unsigned char* end, std:
 bool decode_token_message(std::string_view message, std::vector<TokenId>& ids) {
   const auto* at = reinterpret_cast<const unsigned char*>(message.data());
   const unsigned char* const end = at + message.size();
-  const auto expect_tag = [&](unsigned char tag) { return at != end && *at++ == tag; };
+  const auto expect_tag = [&](unsigned char tag) {
+    if (at == end || *at != tag) {
+      return false;
+    }
+    ++at;
+    return true;
+  };
   std::uint32_t length = 0;
   std::uint32_t num_tokens = 0;
   if (!expect_tag(kOutputs) || !read_varint(at, end, length) ||
