@@ -37,12 +37,11 @@ def answers(server):
     """What clients see of a few requests, without ids and times."""
     seen = []
     with server.client() as client:
-        for extra in ({}, {"temperature": 0.7, "seed": 7, "extra_body": {"top_k": 40}}, {"logprobs": 2}):
+        for extra in ({}, {"temperature": 0.7, "seed": 7, "extra_body": {"top_k": 40}}):
             completion = client.completions.create(model="demo", prompt=[5, 6, 7], max_tokens=8, **extra)
             choice = completion.choices[0]
             seen.append((choice.text, choice.finish_reason, completion.usage.prompt_tokens,
-                         completion.usage.completion_tokens,
-                         choice.logprobs.token_logprobs if choice.logprobs else None))
+                         completion.usage.completion_tokens))
         stream = client.completions.create(model="demo", prompt=[5, 6, 7], max_tokens=8, stream=True)
         seen.append("".join(chunk.choices[0].text for chunk in stream))
     return seen
@@ -51,7 +50,7 @@ def answers(server):
 def test_every_generation_serves_the_same_answers(wire_engine, serve):
     seen = {generation: answers(serve_one(serve, wire_engine(generation))) for generation in GENERATIONS}
     assert seen["newest"][0][3] == 8
-    assert seen["newest"][3] == seen["newest"][0][0] != ""
+    assert seen["newest"][2] == seen["newest"][0][0] != ""
     assert seen["single"] == seen["newest"]
     assert seen["early"] == seen["newest"]
 
