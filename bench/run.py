@@ -126,7 +126,8 @@ class Bench:
             self.idle()
 
     def idle(self, streams=1000):
-        engine, server = self.fleet("--speedup-ratio", "0", "--fault", "stall-after:1")
+        engine, server = self.fleet("--speedup-ratio", "0", "--fault", "stall-after:8",
+                                    "--extra-engine-args", '{"max_num_seqs": 4096}')
         pid = server.process.pid
         start = rss_kib(pid)
         host, port = server.ready["http"].rsplit(":", 1)

@@ -1,0 +1,157 @@
+"""A real vLLM engine behind Fairlead, compared with the engine's own OpenAI endpoint.
+
+Runs when VLLM_CPU_HOME names a folder with the file `.ready`, a virtual environment with vLLM for the
+CPU in `venv`, the gRPC frontend binary `vllm-rs` and the model folder `models/smollm2-135m`
+(docs/engines.md says how to make one). Otherwise every test is reported as skipped.
+"""
+
+import concurrent.futures
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from fairlead import wait_until
+
+HOME = Path(os.environ.get("VLLM_CPU_HOME", "/nonexistent"))
+MODEL = "smollm2-135m"
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not (HOME / ".ready").exists(), reason="no VLLM_CPU_HOME with a real engine"),
+]
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for s in sockets:
+        s.bind(("127.0.0.1", 0))
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    http, grpc = free_ports(2)
+    log = tmp_path_factory.mktemp("vllm") / "engine.log"
+    env = {**os.environ, "PATH": f"{HOME}/venv/bin:{os.environ['PATH']}", "VLLM_CPU_KVCACHE_SPACE": "1",
+           "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE",
+           "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1",
+           "VLLM_USE_RUST_FRONTEND": "1", "VLLM_RUST_FRONTEND_PATH": f"{HOME}/vllm-rs"}
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            [f"{HOME}/venv/bin/vllm", "serve", f"{HOME}/models/{MODEL}", "--served-model-name", MODEL,
+             "--host", "127.0.0.1", "--port", str(http), "--grpc-port", str(grpc), "--enforce-eager",
+             "--dtype", "bfloat16", "--max-model-len", "1024", "--max-num-seqs", "8", "--block-size", "32",
+             "--num-gpu-blocks-override", "80", "--enable-prefix-caching"],
+            env=env, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+    url = f"http://127.0.0.1:{http}"
+    try:
+        wait_until(lambda: httpx.get(f"{url}/v1/models", timeout=5).json()["data"][0]["id"] == MODEL, 300,
+                   f"vLLM, see {log}", interval=0.5)
+        process.url, process.grpc = url, f"http://127.0.0.1:{grpc}"
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def server(module_launcher, engine):
+    return module_launcher.serve([engine.grpc], model_path=HOME / "models" / MODEL)
+
+
+TOPICS = ["the capital of France", "prime numbers", "a haiku about rain", "How are tides made?", "naïve café",
+          "write 'hello' in C", "count to ten", "日本語で挨拶して", "emoji 😀 please", "the speed of light",
+          "my cat's name", "a list of fruits", "π and e"]
+
+
+def cases():
+    out = []
+    for i in range(25):
+        topic = TOPICS[i % len(TOPICS)]
+        chat = {"messages": [{"role": "user", "content": f"Tell me about {topic}."}], "max_tokens": 8 + i % 9}
+        if i % 4 == 1:
+            chat["messages"].insert(0, {"role": "system", "content": "Answer briefly."})
+        if i % 4 == 2:
+            chat["messages"] += [{"role": "assistant", "content": "Sure."}, {"role": "user", "content": "Go on"}]
+        if i % 5 == 3:
+            chat["stop"] = [".", "\n\n"]
+        out.append(("/v1/chat/completions", chat))
+        text = {"prompt": f"{topic} is", "max_tokens": 8 + i % 9}
+        if i % 5 == 2:
+            text["stop"] = [" the", ","]
+        if i % 5 == 4:
+            text |= {"repetition_penalty": 1.3, "frequency_penalty": 0.5, "presence_penalty": 0.2}
+        if i % 7 == 3:
+            text |= {"min_tokens": 4, "logit_bias": {"42": 3.0}}
+        out.append(("/v1/completions", text))
+    return out
+
+
+def summary(answer):
+    body = answer.json()
+    assert answer.status_code == 200, body
+    choice = body["choices"][0]
+    text = choice["message"]["content"] if "message" in choice else choice["text"]
+    return (text, choice["finish_reason"], choice.get("stop_reason"), body["usage"]["prompt_tokens"],
+            body["usage"]["completion_tokens"])
+
+
+def test_fifty_answers_equal_the_engines_own(engine, server):
+    def both(case):
+        path, body = case
+        body = {**body, "model": MODEL, "temperature": 0}
+        return case, [summary(httpx.post(base + path, json=body, timeout=180))
+                      for base in (engine.url, server.base_url)]
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(both, cases()))
+    assert len(results) == 50
+    different = [(case, *answers) for case, answers in results if answers[0] != answers[1]]
+    assert not different
+
+
+def test_streams_join_to_the_same_text(engine, server):
+    body = {"model": MODEL, "temperature": 0, "max_tokens": 24, "stream": True,
+            "stream_options": {"include_usage": True}}
+    messages = [{"role": "user", "content": "Say something with an emoji 😀 and 日本"}]
+    texts = []
+    for base in (engine.url, server.base_url):
+        answer = httpx.post(f"{base}/v1/chat/completions", json={**body, "messages": messages}, timeout=180)
+        frames = [frame[6:] for frame in answer.text.split("\n\n") if frame.startswith("data: {")]
+        texts.append("".join(re.findall(r'"content":\s*"((?:[^"\\]|\\.)*)"', "".join(frames))))
+        assert answer.text.rstrip().endswith("data: [DONE]")
+    assert texts[0] == texts[1]
+
+
+def running(engine):
+    text = httpx.get(f"{engine.url}/metrics", timeout=10).text
+    return sum(float(v) for v in re.findall(r"^vllm:num_requests_running\{[^}]*\} (\S+)", text, re.M))
+
+
+def test_a_leaving_client_stops_the_engines_request(engine, server):
+    with httpx.stream("POST", f"{server.base_url}/v1/chat/completions", timeout=60, json={
+            "model": MODEL, "stream": True, "max_tokens": 900, "ignore_eos": True,
+            "messages": [{"role": "user", "content": "Write a very long story"}]}) as answer:
+        next(answer.iter_bytes())
+        wait_until(lambda: running(engine) == 1, 10, "the running request")
+    left = time.monotonic()
+    wait_until(lambda: running(engine) == 0, 10, "the engine to stop", interval=0.05)
+    assert time.monotonic() - left < 1.0
+
+
+def test_the_engines_refusals_are_400(server):
+    answer = server.post("/v1/completions", {"model": MODEL, "prompt": "x" * 9000, "max_tokens": 4}, timeout=60)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "context_length_exceeded"
