@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 
 import grpc
 import httpx
@@ -229,6 +230,12 @@ def test_wrong_usage_is_one_line_and_exit_2(launcher, flags):
     done = launcher.run("mock-engine", "--backend", "vllm", *flags)
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1 and flags[0] in done.stderr
+
+
+def test_nothing_listens_before_the_startup_time_is_over(launcher):
+    begin = time.monotonic()
+    launcher.mock_engine("--startup-time", 0.5)
+    assert time.monotonic() - begin >= 0.5
 
 
 def test_a_taken_port_is_exit_1(launcher, mock_engine):

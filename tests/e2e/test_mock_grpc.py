@@ -108,6 +108,33 @@ def test_prompt_logprobs(shared):
     assert [[c.id for c in entry.tokens] for entry in info.candidate_tokens] == [[]] + [[t] for t in prompt[1:]]
 
 
+def test_logprobs_of_a_whole_vocabulary(start):
+    api = start("--vocab-size", 49152, "--max-logprobs", -1)
+    everything = api.pb.CandidateTokens(all=True)
+    info = api.unary(max_new_tokens=1, prompt=range(20),
+                     response={"prompt_logprobs": True, "prompt_candidates": everything}).prompt_info
+    assert [len(entry.tokens) for entry in info.candidate_tokens] == [0] + [49152] * 19
+    assert len({c.id for c in info.candidate_tokens[5].tokens}) == 49152
+
+
+def test_echo_answers_with_the_prompt(start):
+    api = start("--reply", "echo", "--eos-token-id", 7)
+    ended = api.unary(prompt=[11, 12, 7, 13], max_new_tokens=10).outputs
+    assert (list(ended.token_ids), ended.finish_info.eos_token_id) == ([11, 12, 7], 7)
+    whole = api.unary(prompt=[11, 12], max_new_tokens=10).outputs
+    assert list(whole.token_ids) == [11, 12, 7]
+    again = api.unary(prompt=[11, 12], max_new_tokens=5, stopping={"ignore_eos": True}).outputs
+    assert list(again.token_ids) == [11, 12, 11, 12, 11]
+
+
+def test_reasoning_is_marked(start):
+    api = start("--extra-engine-args", '{"reasoning": {"start_thinking_token_id": 1, "end_thinking_token_id": 2, '
+                                       '"thinking_ratio": 0.5}}')
+    tokens = list(api.unary(max_new_tokens=10).outputs.token_ids)
+    plain = Formula(42, "req-1").tokens(10)
+    assert tokens == [1, *plain[1:4], 2, *plain[5:]]
+
+
 def test_stopping(shared):
     tokens = Formula(42, "req-1").tokens(6)
     finish = shared.unary(max_new_tokens=9, stopping={"stop_token_ids": [tokens[2], 1]}).outputs.finish_info
