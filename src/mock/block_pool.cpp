@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <ranges>
 #include <string>
 #include <utility>
 
@@ -85,9 +86,9 @@ bool BlockPool::allocate(std::size_t count, std::vector<BlockId>& out) {
 }
 
 void BlockPool::release(std::span<const BlockId> blocks) {
-  for (auto it = blocks.rbegin(); it != blocks.rend(); ++it) {
-    if (--blocks_[*it].references == 0) {
-      free_before(blocks_[*it].stored || !caching_ ? kNone : blocks_[kNone].next, *it);
+  for (const BlockId id : std::views::reverse(blocks)) {
+    if (--blocks_[id].references == 0) {
+      free_before(blocks_[id].stored || !caching_ ? kNone : blocks_[kNone].next, id);
     }
   }
 }
@@ -115,7 +116,7 @@ void BlockPool::store(std::span<const BlockId> blocks, std::span<const std::uint
   }
   if (recording_) {
     event.parent = first == 0 ? std::nullopt : std::optional(hashes[first - 1]);
-    events_.push_back(std::move(event));
+    events_.emplace_back(std::move(event));
   }
 }
 

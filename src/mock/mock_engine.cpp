@@ -16,6 +16,8 @@
 namespace fairlead::mock {
 namespace {
 
+// One answer with the logprobs of a whole vocabulary, or a whole cache on the debug port, is large.
+constexpr std::size_t kMaxUnsent = 1024 * 1024 * 1024;
 constexpr net::Duration kForever = std::chrono::hours(24 * 365);
 
 net::http::ServerLimits grpc_limits(const MockOptions& options) {
@@ -23,8 +25,15 @@ net::http::ServerLimits grpc_limits(const MockOptions& options) {
   // A message above 32 MiB is refused with a status, which needs the whole body.
   limits.body_bytes = 64 * 1024 * 1024;
   limits.max_streams = options.max_streams;
+  limits.max_unsent_bytes = kMaxUnsent;
   limits.idle_timeout = kForever;
   limits.slow_reader_timeout = kForever;
+  return limits;
+}
+
+net::http::ServerLimits debug_limits() {
+  net::http::ServerLimits limits;
+  limits.max_unsent_bytes = kMaxUnsent;
   return limits;
 }
 
@@ -220,8 +229,7 @@ class MockEngine::Impl {
         make_debug_handler(
             state_, {[this](std::vector<Fault> faults) { return set_faults(std::move(faults)); },
                      [this] { return reset_prefix_cache(); }}),
-        net::http::ServerLimits(),
-        [](int, std::string_view message) { return debug_error(message); });
+        debug_limits(), [](int, std::string_view message) { return debug_error(message); });
     auto listener =
         net::Listener::open(reactor_, *address, [this](int fd) { debug_server_->accept(fd); });
     if (!listener) {

@@ -186,11 +186,11 @@ void Scheduler::publish(Sequence& sequence, std::size_t tokens) {
 void Scheduler::finish_step(Nanos now) {
   in_step_ = false;
   // Observers may remove any sequence, which clears its entry.
-  for (std::size_t i = 0; i < scheduled_.size(); ++i) {
-    if (Sequence* sequence = scheduled_[i].sequence) {
-      sequence->computed += scheduled_[i].tokens;
+  for (Scheduled& entry : scheduled_) {
+    if (Sequence* sequence = entry.sequence) {
+      sequence->computed += entry.tokens;
       if (sequence->computed == sequence->tokens.size()) {
-        scheduled_[i].sequence = nullptr;
+        entry.sequence = nullptr;
         emit(*sequence, now);
       }
     }
