@@ -209,6 +209,9 @@ Result<> PreTokenizer::add(const json::Value& config) {
   if (type == "Split") {
     return add_split(config);
   }
+  if (type == "Digits") {
+    return add_digits(config);
+  }
   if (type == "ByteLevel") {
     return add_byte_level(config);
   }
@@ -240,6 +243,24 @@ Result<> PreTokenizer::add_split(const json::Value& config) {
   } else if (literal != nullptr && literal->as_string() != nullptr) {
     split = Split::from_string(*literal->as_string(), *behavior, *invert);
   }
+  if (!split) {
+    return std::unexpected(split.error());
+  }
+  splits_.push_back(std::move(*split));
+  return {};
+}
+
+// The reference isolates characters, or runs of them, that are numeric: general category N.
+Result<> PreTokenizer::add_digits(const json::Value& config) {
+  if (splits_.size() >= kMaxSplits) {
+    return unsupported(fmt::format("more than {} Splits", kMaxSplits));
+  }
+  const Result<bool> individual = flag(config, "individual_digits", false);
+  if (!individual) {
+    return std::unexpected(individual.error());
+  }
+  Result<Split> split =
+      Split::from_regex(*individual ? "\\p{N}" : "\\p{N}+", SplitBehavior::Isolated, false);
   if (!split) {
     return std::unexpected(split.error());
   }

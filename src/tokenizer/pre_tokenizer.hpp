@@ -54,7 +54,8 @@ class Split {
   Scanner scanner_ = Scanner::None;
 };
 
-/// The pre-tokenizer of a byte-level model: `Split` steps, then `ByteLevel`. Immutable.
+/// The pre-tokenizer of a byte-level model: `Split` and `Digits` steps, then `ByteLevel`.
+/// Immutable.
 class PreTokenizer {
  public:
   /// From the `pre_tokenizer` member. Anything that is not exactly supported is an error naming the
@@ -67,6 +68,7 @@ class PreTokenizer {
  private:
   Result<> add(const json::Value& config);
   Result<> add_split(const json::Value& config);
+  Result<> add_digits(const json::Value& config);
   Result<> add_byte_level(const json::Value& config);
   void encode_piece(std::string_view piece, const BpeModel& model, std::vector<TokenId>& out) const;
 

@@ -50,8 +50,9 @@ TEST(PreTokenizer, RefusesByName) {
   const std::pair<std::string_view, std::string_view> cases[] = {
       {"null", "without a ByteLevel"},
       {R"({"type":"Metaspace"})", "'Metaspace'"},
-      {R"({"type":"Sequence","pretokenizers":[{"type":"Digits"},{"type":"ByteLevel"}]})",
-       "'Digits'"},
+      {R"({"type":"Sequence","pretokenizers":[{"type":"Punctuation"},{"type":"ByteLevel"}]})",
+       "'Punctuation'"},
+      {R"({"type":"Digits","individual_digits":1})", "individual_digits"},
       {R"({"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Digits"}]})",
        "'Digits' after ByteLevel"},
       {R"({"type":"Sequence"})", "without pretokenizers"},
@@ -88,6 +89,18 @@ TEST(PreTokenizer, StepsApplyToEveryPieceInOrder) {
            {"type":"Split","pattern":{"String":"b"},"behavior":"MergedWithPrevious","invert":false},
            {"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]})";
   EXPECT_EQ(testing::pieces(*testing::make(small.json()), "ab12ab"), "ab|1|2|ab");
+}
+
+TEST(PreTokenizer, DigitsAloneOrInRuns) {
+  testing::SmallModel small;
+  small.merges = {{"1", "2"}, {"a", "b"}};
+  const auto with = [&](std::string_view digits) {
+    small.pre_tokenizer = R"({"type":"Sequence","pretokenizers":[)" + std::string(digits) +
+                          R"(,{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true}]})";
+    return testing::pieces(*testing::make(small.json()), "ab12ab");
+  };
+  EXPECT_EQ(with(R"({"type":"Digits","individual_digits":true})"), "ab|1|2|ab");
+  EXPECT_EQ(with(R"({"type":"Digits"})"), "ab|12|ab");
 }
 
 }  // namespace
