@@ -24,8 +24,8 @@ struct RenderRequest {
   json::Value tools;                  ///< A list, or null when there are none.
   json::Value documents;              ///< A list, or null when there are none.
   bool add_generation_prompt = true;  ///< Ends with the beginning of the answer.
-  bool continue_final_message =
-      false;  ///< Leaves the last message open instead; excludes the other.
+  /// Leaves the last message open instead; excludes `add_generation_prompt`.
+  bool continue_final_message = false;
   std::string continue_field = "content";  ///< What of the last message is left open.
   json::Object kwargs;                     ///< `chat_template_kwargs`: override every variable.
   json::Object special_tokens;             ///< Override the model's, by name.

@@ -73,7 +73,7 @@ Result<fs::path> find_in_cache(const std::string& name) {
                              name, cache.string()));
   }
   const std::string revision = first_line(repository / "refs" / "main");
-  const fs::path snapshot = repository / "snapshots" / revision;
+  fs::path snapshot = repository / "snapshots" / revision;
   if (!revision.empty() && fs::is_directory(snapshot, error)) {
     return snapshot;
   }

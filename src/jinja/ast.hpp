@@ -228,7 +228,11 @@ using Body = std::vector<std::unique_ptr<Statement>>;
 
 /// What to do when a scope is entered: give a variable its first value.
 struct Load {
-  enum class From : std::uint8_t { Unset, Variable };
+  /// Where a first value comes from.
+  enum class From : std::uint8_t {
+    Unset,     ///< Nowhere: the variable is undefined.
+    Variable,  ///< Another variable.
+  };
   From from = From::Unset;  ///< Unset, or a copy of another variable.
   std::uint32_t slot = 0;   ///< The variable.
   VariableRef source;       ///< What is copied.
@@ -292,6 +296,7 @@ struct SetBlockStatement final : Statement {
 
 /// Code of a macro or call block.
 struct MacroBody {
+  /// A parameter as written.
   struct Parameter {
     std::string name;        ///< As written.
     std::uint32_t slot = 0;  ///< Where it lives.

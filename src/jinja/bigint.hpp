@@ -35,6 +35,7 @@ class BigInt {
   /// True for zero.
   bool zero() const { return limbs_.empty(); }
 
+  /// The opposite.
   BigInt operator-() const;
   friend BigInt operator+(const BigInt& a, const BigInt& b);
   friend BigInt operator-(const BigInt& a, const BigInt& b);

@@ -330,7 +330,7 @@ Value Evaluator::eval_get_item(const GetItemExpr& node) {
 }
 
 Value Evaluator::eval_builtin(const BuiltinExpr& node) {
-  const Value input = node.input ? eval(*node.input) : *captured_;
+  Value input = node.input ? eval(*node.input) : *captured_;
   if (input.is_missing()) {
     return input;
   }

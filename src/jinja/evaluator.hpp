@@ -16,6 +16,7 @@ namespace fairlead::jinja {
 /// Variables of one call of a function (the root, a macro, a recursive loop).
 class Activation {
  public:
+  /// `count` unset variables inside `outer`.
   Activation(std::uint32_t count, Activation* outer)
       : parent(outer), slots_(count, Value::missing()) {}
   /// The variable at a place.
@@ -56,6 +57,7 @@ class ArgValues {
 /// One render of a program.
 class Evaluator {
  public:
+  /// All three outlive the evaluator.
   Evaluator(Runtime& runtime, const Program& program, const DictStore& context);
   ~Evaluator();
   Evaluator(const Evaluator&) = delete;

@@ -115,7 +115,6 @@ Value Evaluator::call(const Value& callee, const CallArgs& args) {
       if (args.positional.size() != 1 || !args.named.empty()) {
         return runtime_.fail("loop() takes one iterable");
       }
-      const Value kept = callee;
       Capture capture(*this);
       const Enter enter(*this, *loop.home);
       const Flow flow = exec_recursive(*loop.recursion, args.positional[0], loop.depth0 + 1);

@@ -175,7 +175,7 @@ class UniqueGenerator final : public Generator {
 
   bool next(Runtime& runtime, Value& out) override {
     for (Value item; pull(runtime, item);) {
-      const Value key = getter_(item);
+      Value key = getter_(item);
       if (key.is_missing() || !check_hashable(runtime, key)) {
         return false;
       }

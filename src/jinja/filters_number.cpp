@@ -81,7 +81,7 @@ Value filter_int(Runtime& runtime, const Value& input, const CallArgs& args) {
   if (!base) {
     return Value::missing();
   }
-  const Value otherwise = bound[0] != nullptr ? *bound[0] : Value::integer(0);
+  Value otherwise = bound[0] != nullptr ? *bound[0] : Value::integer(0);
   switch (input.kind()) {
     case Kind::Bool: return Value::integer(input.as_int());
     case Kind::Int:
@@ -111,7 +111,7 @@ Value filter_float(Runtime& runtime, const Value& input, const CallArgs& args) {
   if (!bound) {
     return Value::missing();
   }
-  const Value otherwise = bound[0] != nullptr ? *bound[0] : Value::number(0);
+  Value otherwise = bound[0] != nullptr ? *bound[0] : Value::number(0);
   if (is_number(input)) {
     const double number = to_double(input);
     return input.kind() == Kind::BigInt && std::isinf(number)

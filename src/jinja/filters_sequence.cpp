@@ -66,7 +66,7 @@ Value filter_last(Runtime& runtime, const Value& input, const CallArgs& args) {
   if (input.kind() == Kind::String && !input.text().empty()) {
     return get_item(runtime, input, Value::integer(-1));
   }
-  const Value list =
+  Value list =
       input.kind() == Kind::List || input.kind() == Kind::Tuple ? input : to_list(runtime, input);
   if (list.is_missing()) {
     return list;
@@ -85,7 +85,7 @@ Value filter_join(Runtime& runtime, const Value& input, const CallArgs& args) {
   if (!bound) {
     return Value::missing();
   }
-  const Value separator = bound[0] != nullptr ? to_str(runtime, *bound[0]) : Value::borrowed("");
+  Value separator = bound[0] != nullptr ? to_str(runtime, *bound[0]) : Value::borrowed("");
   if (separator.is_missing()) {
     return separator;
   }
@@ -98,7 +98,7 @@ Value filter_join(Runtime& runtime, const Value& input, const CallArgs& args) {
       out += separator.text();
     }
     first = false;
-    const Value part = getter(item);
+    Value part = getter(item);
     if (part.is_missing() || !runtime.step() || !append_str(runtime, out, part)) {
       return Value::missing();
     }
@@ -202,7 +202,7 @@ Value filter_sort(Runtime& runtime, const Value& input, const CallArgs& args) {
   std::vector<AttributeGetter> getters;
   if (bound.given(2) && bound[2]->is_string()) {
     for (std::string_view path : text::split(bound[2]->text(), ",", -1)) {
-      const Value part = runtime.string(path);
+      Value part = runtime.string(path);
       getters.emplace_back(runtime, &part, ignore_case);
     }
   } else {
@@ -341,7 +341,7 @@ Value filter_sum(Runtime& runtime, const Value& input, const CallArgs& args) {
   const AttributeGetter getter(runtime, bound[0], false);
   Cursor cursor(runtime, input);
   for (Value item; cursor.next(item);) {
-    const Value part = getter(item);
+    Value part = getter(item);
     if (part.is_missing() || !runtime.step()) {
       return Value::missing();
     }

@@ -12,7 +12,7 @@ namespace {
 // A filter that turns its input into text and calls a method of it.
 template <Method kMethod>
 Value text_method(Runtime& runtime, const Value& input, const CallArgs& args) {
-  const Value text = soft_str(runtime, input);
+  Value text = soft_str(runtime, input);
   return text.is_missing() ? text : call_string_method(runtime, text, kMethod, args);
 }
 
@@ -28,13 +28,13 @@ Value filter_escape(Runtime& runtime, const Value& input, const CallArgs& args) 
 
 Value filter_forceescape(Runtime& runtime, const Value& input, const CallArgs& args) {
   const Bound<0> none(runtime, "forceescape", args, {});
-  const Value plain = none ? to_str(runtime, input) : Value::missing();
+  Value plain = none ? to_str(runtime, input) : Value::missing();
   return plain.is_missing() ? plain : escape(runtime, plain);
 }
 
 Value filter_safe(Runtime& runtime, const Value& input, const CallArgs& args) {
   const Bound<0> none(runtime, "safe", args, {});
-  const Value plain = none ? to_str(runtime, input) : Value::missing();
+  Value plain = none ? to_str(runtime, input) : Value::missing();
   return plain.is_missing() ? plain : Runtime::part(plain, plain.text(), true);
 }
 
@@ -43,9 +43,9 @@ Value filter_replace(Runtime& runtime, const Value& input, const CallArgs& args)
   if (!bound) {
     return Value::missing();
   }
-  const Value whole = to_str(runtime, input);
-  const Value from = to_str(runtime, *bound[0]);
-  const Value to = to_str(runtime, *bound[1]);
+  Value whole = to_str(runtime, input);
+  Value from = to_str(runtime, *bound[0]);
+  Value to = to_str(runtime, *bound[1]);
   const auto limit = bound.given(2) ? bound.integer(2, -1) : std::optional<std::int64_t>(-1);
   if (runtime.failed() || !limit) {
     return Value::missing();
@@ -61,7 +61,7 @@ bool breaks_word(char32_t c) {
 // Jinja's own rule: words begin after whitespace, dashes and opening brackets.
 Value filter_title(Runtime& runtime, const Value& input, const CallArgs& args) {
   const Bound<0> none(runtime, "title", args, {});
-  const Value text = none ? soft_str(runtime, input) : Value::missing();
+  Value text = none ? soft_str(runtime, input) : Value::missing();
   if (text.is_missing() || !runtime.charge(text.text().size())) {
     return Value::missing();
   }
@@ -134,7 +134,7 @@ Value filter_format(Runtime& runtime, const Value& input, const CallArgs& args) 
   if (!args.positional.empty() && !args.named.empty()) {
     return runtime.fail("can't handle positional and keyword arguments at the same time");
   }
-  const Value format = soft_str(runtime, input);
+  Value format = soft_str(runtime, input);
   if (format.is_missing()) {
     return format;
   }
@@ -151,7 +151,7 @@ Value filter_format(Runtime& runtime, const Value& input, const CallArgs& args) 
 
 Value filter_center(Runtime& runtime, const Value& input, const CallArgs& args) {
   const Bound<1> bound(runtime, "center", args, {"width"});
-  const Value text = bound ? soft_str(runtime, input) : Value::missing();
+  Value text = bound ? soft_str(runtime, input) : Value::missing();
   if (text.is_missing()) {
     return text;
   }
@@ -192,7 +192,7 @@ Value filter_truncate(Runtime& runtime, const Value& input, const CallArgs& args
 
 Value filter_wordcount(Runtime& runtime, const Value& input, const CallArgs& args) {
   const Bound<0> none(runtime, "wordcount", args, {});
-  const Value text = none ? soft_str(runtime, input) : Value::missing();
+  Value text = none ? soft_str(runtime, input) : Value::missing();
   if (text.is_missing() || !runtime.charge(text.text().size())) {
     return Value::missing();
   }
@@ -236,7 +236,7 @@ Value filter_urlencode(Runtime& runtime, const Value& input, const CallArgs& arg
                      input.kind() == Kind::Tuple || input.kind() == Kind::DictView ||
                      input.kind() == Kind::Iterator || input.is_undefined();
   if (!pairs) {
-    const Value text = to_str(runtime, input);
+    Value text = to_str(runtime, input);
     if (text.is_missing() || !runtime.reserve(text.text().size() * 3)) {
       return Value::missing();
     }
@@ -247,7 +247,7 @@ Value filter_urlencode(Runtime& runtime, const Value& input, const CallArgs& arg
       input.kind() == Kind::Dict ? make<ViewObject>(Kind::DictView, input, ViewKind::Items) : input;
   Cursor cursor(runtime, view);
   for (Value pair; cursor.next(pair);) {
-    const Value list = to_list(runtime, pair);
+    Value list = to_list(runtime, pair);
     if (list.is_missing()) {
       return list;
     }
@@ -257,7 +257,7 @@ Value filter_urlencode(Runtime& runtime, const Value& input, const CallArgs& arg
     }
     out += out.empty() ? "" : "&";
     for (std::size_t i = 0; i < 2; ++i) {
-      const Value text = to_str(runtime, items[i]);
+      Value text = to_str(runtime, items[i]);
       if (text.is_missing() || !runtime.reserve(out.size() + text.text().size() * 3)) {
         return Value::missing();
       }

@@ -16,15 +16,13 @@ struct ForStatement;
 class ItemSource {
  public:
   ItemSource() = default;
+  virtual ~ItemSource() = default;
   ItemSource(const ItemSource&) = delete;
   ItemSource& operator=(const ItemSource&) = delete;
   /// The next item; false at the end and on an error.
   virtual bool pull(Value& out) = 0;
   /// Number of items when it is known without walking.
   virtual std::optional<std::size_t> size() const = 0;
-
- protected:
-  ~ItemSource() = default;
 };
 
 /// The `loop` variable: looks ahead only when asked.

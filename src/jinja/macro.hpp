@@ -13,6 +13,7 @@ struct MacroBody;
 /// A macro, or the `caller` of a call block, with the variables around it.
 class MacroObject final : public Object {
  public:
+  /// Both outlive every use of the macro.
   MacroObject(const MacroBody& code, Activation& home) : body(code), around(home) {}
 
   /// `repr`.

@@ -108,6 +108,7 @@ Value format_value(Runtime& runtime, const Value& value, std::string_view spec);
 /// A method taken from its object without being called.
 class MethodObject final : public Object {
  public:
+  /// `what` is allowed for `object`.
   MethodObject(Value object, Method what) : self(std::move(object)), method(what) {}
   const Value self;     ///< The object.
   const Method method;  ///< Allowed for it.

@@ -339,7 +339,9 @@ std::string repr_float(double value) {
   std::string out = std::signbit(value) ? "-" : "";
   const auto point = static_cast<std::size_t>(exponent + 1);
   if (exponent < 0) {
-    out += "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
+    out += "0.";
+    out.append(static_cast<std::size_t>(-1 - exponent), '0');
+    out += digits;
   } else if (digits.size() <= point) {
     out += digits + std::string(point - digits.size(), '0') + ".0";
   } else {

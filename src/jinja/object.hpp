@@ -32,7 +32,7 @@ class StringObject final : public Object {
   /// Uninitialised room for `size` bytes.
   static StringObject* create(std::size_t size) {
     void* memory = ::operator new(sizeof(StringObject) + size);
-    return new (memory) StringObject(size);
+    return ::new (memory) StringObject(size);
   }
   ~StringObject() override {
     live_bytes -= static_cast<std::int64_t>(size_ + sizeof(StringObject));
@@ -40,11 +40,12 @@ class StringObject final : public Object {
   /// The room.
   char* data() { return reinterpret_cast<char*>(this + 1); }
 
+  /// Never called: only `create` makes them.
+  static void* operator new(std::size_t size) { return ::operator new(size); }
   /// Frees what `create` took (the compiler would pass the wrong size).
   static void operator delete(void* memory) { ::operator delete(memory); }
 
  private:
-  static void* operator new(std::size_t, void* memory) { return memory; }
   explicit StringObject(std::size_t size) : size_(size) {
     live_bytes += static_cast<std::int64_t>(size + sizeof(StringObject));
   }
@@ -55,6 +56,7 @@ class StringObject final : public Object {
 /// An integer outside 64 bits.
 class BigObject final : public Object {
  public:
+  /// Takes the number.
   explicit BigObject(BigInt number) : value(std::move(number)) {}
   const BigInt value;  ///< Never within 64 bits.
 };
@@ -62,6 +64,7 @@ class BigObject final : public Object {
 /// The error message of an undefined.
 class HintObject final : public Object {
  public:
+  /// Takes the message.
   explicit HintObject(std::string text) : message(std::move(text)) {}
   const std::string message;  ///< What using it reports.
 };
@@ -69,7 +72,9 @@ class HintObject final : public Object {
 /// Elements of a list or tuple. Unpacked from JSON on first use.
 class ListObject final : public Object {
  public:
+  /// Takes the elements.
   explicit ListObject(std::vector<Value> elements);
+  /// Stands for JSON that outlives it.
   explicit ListObject(const json::Array& source) : source_(&source), depth_(kJsonNesting) {}
   ~ListObject() override;
 
@@ -125,7 +130,9 @@ class DictStore {
 /// A dict. Unpacked from JSON on first use.
 class DictObject final : public Object {
  public:
+  /// Takes the entries.
   explicit DictObject(DictStore store);
+  /// Stands for JSON that outlives it.
   explicit DictObject(const json::Object& source) : source_(&source), depth_(kJsonNesting) {}
   ~DictObject() override;
 
@@ -155,6 +162,7 @@ enum class ViewKind : std::uint8_t { Items, Keys, Values };
 /// `dict.items()`, `.keys()`, `.values()`.
 class ViewObject final : public Object {
  public:
+  /// A part of a dict.
   ViewObject(Value of, ViewKind which) : dict(std::move(of)), part(which) {}
   const Value dict;     ///< The dict.
   const ViewKind part;  ///< What of it.
@@ -163,6 +171,7 @@ class ViewObject final : public Object {
 /// `range(start, stop, step)`.
 class RangeObject final : public Object {
  public:
+  /// `by` is not zero.
   RangeObject(std::int64_t from, std::int64_t to, std::int64_t by);
   const std::int64_t start;   ///< First element.
   const std::int64_t stop;    ///< Bound.
@@ -196,6 +205,7 @@ class NamespaceObject final : public Object {
 /// `cycler(...)`.
 class CyclerObject final : public Object {
  public:
+  /// `elements` is a tuple, not empty.
   explicit CyclerObject(Value elements) : items(std::move(elements)) {}
   const Value items;         ///< A tuple, not empty.
   std::size_t position = 0;  ///< Of the current one.
@@ -204,6 +214,7 @@ class CyclerObject final : public Object {
 /// `joiner(...)`.
 class JoinerObject final : public Object {
  public:
+  /// Takes the separator.
   explicit JoinerObject(Value text) : separator(std::move(text)) {}
   const Value separator;  ///< What every call but the first returns.
   bool used = false;      ///< Was it called?
@@ -227,6 +238,7 @@ using Function = Value (*)(Runtime&, const CallArgs&);
 /// A global function as a value.
 class FunctionObject final : public Object {
  public:
+  /// `function_name` is a literal.
   FunctionObject(const char* function_name, Function function)
       : name(function_name), call(function) {}
   const char* const name;  ///< Its name in templates.

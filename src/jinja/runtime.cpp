@@ -72,8 +72,7 @@ Value Runtime::string(std::string_view text, bool markup) {
 }
 
 Value Runtime::part(const Value& source, std::string_view text, bool markup) {
-  Value keeper = source;
-  Object* owner = keeper.object();
+  Object* owner = source.object();
   if (owner != nullptr && owner->references >= 0) {
     ++owner->references;
   }

@@ -122,6 +122,7 @@ class Cursor {
 /// Collects elements under the limits.
 class ListBuilder {
  public:
+  /// Under the limits of `runtime`.
   explicit ListBuilder(Runtime& runtime) : runtime_(runtime) {}
   /// Adds one; false on an error.
   bool push(Value value);

@@ -31,7 +31,7 @@ Value strip(Runtime& runtime, const Value& self, Method method, const CallArgs& 
   if (!characters || !runtime.charge(characters->size())) {
     return Value::missing();
   }
-  return part(self, text::strip(self.text(), side, *characters));
+  return part(self, text::strip(self.text(), side, characters));
 }
 
 Value parts_to_list(Runtime& runtime, const Value& self,
@@ -229,7 +229,7 @@ Value replace(Runtime& runtime, const Value& self, const CallArgs& args) {
   if (!from || !to || !limit || !runtime.charge(self.text().size())) {
     return Value::missing();
   }
-  const Value escaped = self.is_markup() ? escape(runtime, *bound[1]) : *bound[1];
+  Value escaped = self.is_markup() ? escape(runtime, *bound[1]) : *bound[1];
   if (escaped.is_missing()) {
     return escaped;
   }

@@ -199,7 +199,11 @@ inline void Value::retain() const noexcept {
 }
 
 inline void Value::release() noexcept {
-  if (owner_ != nullptr && owner_->references >= 0 && --owner_->references == 0) {
+  if (owner_ == nullptr || owner_->references < 0) {
+    return;
+  }
+  --owner_->references;
+  if (owner_->references == 0) {
     delete owner_;
   }
 }
