@@ -20,7 +20,7 @@ struct DiscoveryAnswers {
   std::string kv_event_sources;  ///< `vllm.GetKvEventSourcesResponse`.
 };
 
-/// What the answers say, checked by the rules of spec/direct-mode.md 2.1 and 2.9. Errors are
+/// What the answers say, checked: names, ranks and sizes must make sense. Errors are
 /// EngineProtocol. KV event sources that cannot be used are left out, all of them, with the reason
 /// in `warnings`; hosts in them stay as the engine reports them.
 Result<EngineInfo> read_discovery(const DiscoveryAnswers& answers, Dialect dialect,

@@ -33,8 +33,8 @@ class ResponseScratch {
 };
 
 /// Turns one stream's messages into the sink's calls and checks that they make sense: counts agree,
-/// arrays have one entry per token, the end is said once. Spec of the checks:
-/// spec/engine-vllm.md 2.4 to 2.6.
+/// arrays have one entry per token, the end is said once. In vLLM's streams the first message holds
+/// prompt_info alone, the others are deltas, and the last one has finish_info.
 class ResponseTranslator {
  public:
   /// What the request asked for.

@@ -7,9 +7,9 @@
 
 namespace fairlead::engine::vllm_grpc {
 
-/// The failure that a status means for routing, with the text `RPC: status text (CODE)`. Codes of
-/// the server follow spec/direct-mode.md 1.9; a connection that could not be made or broke counts
-/// against the worker whatever its code.
+/// The failure that a status means for routing, with the text `RPC: status text (CODE)`. What the
+/// server says is mapped by its code; a connection that could not be made or broke counts against
+/// the worker whatever the code.
 Error status_error(std::string_view rpc, const net::grpc::Status& status);
 
 }  // namespace fairlead::engine::vllm_grpc
