@@ -77,8 +77,9 @@ class CallObserver {
 class Call {
  public:
   virtual ~Call() = default;
-  /// The stream's flow-control window is not returned until `resume`: the server stops sending
-  /// once it is used up, while other calls on the connection go on.
+  /// Nothing more is handed on until `resume`, and the stream's flow-control window is not
+  /// returned: the server stops sending once it is used up, while other calls on the connection go
+  /// on.
   virtual void pause() = 0;
   /// Returns what was held back.
   virtual void resume() = 0;

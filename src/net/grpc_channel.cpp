@@ -72,7 +72,7 @@ std::unique_ptr<Call> ChannelCore::start(std::string_view path, const Metadata& 
     fail_later(*call, {StatusCode::Unavailable, last_problem_, Status::Origin::Connect});
   } else if (waiting_count_ >= options_.max_waiting) {
     fail_later(*call, {StatusCode::ResourceExhausted, "too many calls wait for a connection",
-                       Status::Origin::Client});
+                       Status::Origin::Connect});
   } else {
     call->keep(path, metadata);
     call->waiting = true;

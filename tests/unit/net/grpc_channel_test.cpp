@@ -433,7 +433,7 @@ TEST_F(ScriptedServer, CallsThatCannotBeginWaitUpToABound) {
   start(recorders[3]);
   ASSERT_TRUE(until([&] { return recorders[3].ends == 1; }));
   EXPECT_EQ(recorders[3].status.code, StatusCode::ResourceExhausted);
-  EXPECT_EQ(recorders[3].status.origin, Status::Origin::Client);
+  EXPECT_EQ(recorders[3].status.origin, Status::Origin::Connect);
   EXPECT_EQ(channel->calls(), 3u);
   run([&] { peers[0]->send(headers(1, {{":status", "200"}, {"grpc-status", "0"}}, true)); });
   ASSERT_TRUE(until([&] { return recorders[0].ends == 1 && peers[0]->ended(3); }));
