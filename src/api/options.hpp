@@ -15,8 +15,8 @@ struct ApiOptions {
   bool disable_nvext = false;     ///< `nvext` and routing headers are dropped, except cache salts.
   int overload_status = 503;      ///< Status of refusals because every worker is busy.
   std::uint32_t retry_after = 1;  ///< Seconds in Retry-After of refusals that may be retried.
-  net::Duration keep_alive =
-      std::chrono::seconds(15);              ///< Silence before a comment frame; 0 = off.
+  /// Silence before a comment frame; 0 = off.
+  net::Duration keep_alive = std::chrono::seconds(15);
   std::size_t high_mark_bytes = 256 * 1024;  ///< Unsent bytes above which engines are paused.
   bool access_log = false;                   ///< One INFO line per request.
 };

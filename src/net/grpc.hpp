@@ -87,8 +87,8 @@ class Call {
 
 /// How a channel connects.
 struct ChannelOptions {
-  std::size_t max_message_bytes =
-      64 * 1024 * 1024;  ///< Either direction; RESOURCE_EXHAUSTED above.
+  /// Either direction; RESOURCE_EXHAUSTED above.
+  std::size_t max_message_bytes = 64 * 1024 * 1024;
   Duration connect_timeout = std::chrono::seconds(5);     ///< One attempt.
   Duration min_backoff = std::chrono::milliseconds(100);  ///< First pause after a failed attempt.
   Duration max_backoff = std::chrono::seconds(5);         ///< Longest pause; jittered by a fifth.
@@ -167,6 +167,7 @@ class ServerCall {
 /// DEADLINE_EXCEEDED. A handler that returns without `finish` ends its call with OK.
 class Service {
  public:
+  /// Answers one call, as a task owned by its connection.
   using Method = std::function<Task<>(ServerCall&)>;
   /// Adds a method: `path` is `/package.Service/Method`.
   void add(std::string path, Method method);

@@ -24,6 +24,7 @@ class ClientSession;
 /// One call: waits for a connection, then is a stream of it. Owned by the caller.
 class ClientCall final : public Call, public http2::SessionStream, public ListNode<ClientCall> {
  public:
+  /// Begins with `begin`; the channel lists it.
   ClientCall(ChannelCore& channel, std::string_view request, CallObserver& observer,
              const ChannelOptions& options);
   ~ClientCall() override;
@@ -97,6 +98,7 @@ class ClientCall final : public Call, public http2::SessionStream, public ListNo
 /// One connection of a channel.
 class ClientSession final : public http2::Session {
  public:
+  /// Takes a connected stream.
   ClientSession(ChannelCore& channel, std::unique_ptr<Stream> stream,
                 const ChannelOptions& options);
 
@@ -136,6 +138,7 @@ class ClientSession final : public http2::Session {
 /// A channel's connections and the calls that wait for one.
 class ChannelCore final : private Flushable {
  public:
+  /// As Channel.
   ChannelCore(Dialer& dialer, std::string authority, std::vector<Address> addresses,
               ChannelOptions options);
   ~ChannelCore() override;

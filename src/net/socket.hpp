@@ -79,6 +79,7 @@ Result<std::vector<Address>> resolve(const std::string& host, std::uint16_t port
 /// takes them (usually posting to the reactor that will serve them).
 class Listener final : private IoHandler {
  public:
+  /// Receives an accepted, non-blocking descriptor and owns it.
   using OnAccept = std::move_only_function<void(int fd)>;
 
   /// Binds and listens; port 0 takes a free one. The error names the address and the reason, and

@@ -12,6 +12,7 @@ namespace fairlead::net {
 
 /// Outcome of one non-blocking read or write.
 struct IoResult {
+  /// The ways a read or write can go.
   enum class Status : unsigned char {
     Ok,          ///< `bytes` were moved; there may be more.
     WouldBlock,  ///< Nothing now; the handler is told when to try again.

@@ -74,10 +74,12 @@ template <class T>
 class [[nodiscard]] Task {
  public:
   using promise_type = detail::Promise<T>;
+  /// The coroutine itself.
   using Handle = std::coroutine_handle<promise_type>;
 
   /// An empty task, to be assigned later.
   Task() = default;
+  /// Owns a coroutine that is suspended at its start.
   explicit Task(Handle handle) : handle_(handle) {}
   Task(Task&& other) noexcept : handle_(std::exchange(other.handle_, {})) {}
   Task& operator=(Task&& other) noexcept {

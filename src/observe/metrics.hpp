@@ -66,13 +66,15 @@ class Histogram {
 /// Everything one reactor counts about one model.
 struct ModelShard {
   ModelShard();
-  static constexpr std::size_t kEndpoints = static_cast<std::size_t>(Endpoint::kCount);  ///< Rows.
-  static constexpr std::size_t kTypes =
-      static_cast<std::size_t>(RequestType::kCount);  ///< Columns.
+  /// Rows of the tables below.
+  static constexpr std::size_t kEndpoints = static_cast<std::size_t>(Endpoint::kCount);
+  /// Their columns.
+  static constexpr std::size_t kTypes = static_cast<std::size_t>(RequestType::kCount);
   /// Results: 0 is success, the others are 1 + ErrorCode.
   static constexpr std::size_t kResults = 1 + static_cast<std::size_t>(kErrorCodeCount);
+  /// A table by endpoint and type.
   template <class T>
-  using PerEndpoint = std::array<std::array<T, kTypes>, kEndpoints>;  ///< By endpoint and type.
+  using PerEndpoint = std::array<std::array<T, kTypes>, kEndpoints>;
 
   PerEndpoint<Cell> started;                        ///< requests_started_total.
   PerEndpoint<std::array<Cell, kResults>> results;  ///< requests_total.
