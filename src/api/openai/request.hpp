@@ -76,6 +76,15 @@ struct RequestBody {
 inline constexpr std::uint32_t kMaxChoices = 128;
 /// Most stop strings, and most stop token ids in `stop`.
 inline constexpr std::size_t kMaxStops = 32;
+/// Most ids in `stop_token_ids`.
+inline constexpr std::size_t kMaxStopIds = 4096;
+/// Most entries of `bad_words` and of `bad_words_token_ids`. Every choice carries them to the
+/// engine.
+inline constexpr std::size_t kMaxBadWords = 1024;
+/// Most bytes of all `bad_words`, and most ids in all `bad_words_token_ids`.
+inline constexpr std::size_t kMaxBadWordsSize = 65536;
+/// Most ids in `allowed_token_ids` × choices: each choice carries the list to the engine.
+inline constexpr std::size_t kMaxAllowedIds = std::size_t{1} << 22;
 
 /// Parses and checks a body. Every error is the client's, names the field (`param`) and says the
 /// rule.

@@ -89,6 +89,12 @@ Result<> RequestParser::check_whole() {
                            body_.n, kMaxChoices),
                "n");
   }
+  const std::size_t choices = std::max<std::size_t>(body_.prompts.size(), 1) * body_.n;
+  if (body_.allowed_token_ids.size() * choices > kMaxAllowedIds) {
+    return bad(fmt::format("`allowed_token_ids` must hold at most {} ids for {} choices",
+                           kMaxAllowedIds / choices, choices),
+               "allowed_token_ids");
+  }
   if (max_completion_tokens_) {
     body_.max_tokens = max_completion_tokens_;
   }
@@ -381,11 +387,17 @@ void RequestParser::read_bad_words_token_ids(std::string_view name) {
   if (take_null() || !expect(name, JsonType::Array)) {
     return;
   }
-  reader_.array([&](std::size_t) {
+  std::size_t ids = 0;
+  reader_.array([&](std::size_t index) {
     auto& word = body_.bad_words_token_ids.emplace_back();
     token_ids(name, word);
+    ids += word.size();
     if (word.empty()) {
       invalid(name, "`bad_words_token_ids` must hold arrays of at least one token id");
+    } else if (index >= kMaxBadWords || ids > kMaxBadWordsSize) {
+      invalid(name,
+              fmt::format("`bad_words_token_ids` must hold at most {} entries of {} ids in all",
+                          kMaxBadWords, kMaxBadWordsSize));
     }
   });
 }
@@ -395,12 +407,18 @@ void RequestParser::read_bad_words(std::string_view name) {
   if (take_null() || !expect(name, JsonType::Array)) {
     return;
   }
-  reader_.array([&](std::size_t) {
-    if (expect(name, JsonType::String)) {
-      body_.bad_words.emplace_back(reader_.string());
-      if (blank(body_.bad_words.back())) {
-        invalid(name, "`bad_words` must not hold an empty string");
-      }
+  std::size_t bytes = 0;
+  reader_.array([&](std::size_t index) {
+    if (!expect(name, JsonType::String)) {
+      return;
+    }
+    body_.bad_words.emplace_back(reader_.string());
+    bytes += body_.bad_words.back().size();
+    if (blank(body_.bad_words.back())) {
+      invalid(name, "`bad_words` must not hold an empty string");
+    } else if (index >= kMaxBadWords || bytes > kMaxBadWordsSize) {
+      invalid(name, fmt::format("`bad_words` must hold at most {} entries of {} bytes in all",
+                                kMaxBadWords, kMaxBadWordsSize));
     }
   });
 }
@@ -466,6 +484,9 @@ void RequestParser::read_stop(std::string_view name) {
 
 void RequestParser::read_stop_token_ids(std::string_view name) {
   token_ids(name, body_.stop_token_ids);
+  if (body_.stop_token_ids.size() > kMaxStopIds) {
+    invalid(name, fmt::format("`stop_token_ids` must hold at most {} ids", kMaxStopIds));
+  }
 }
 
 void RequestParser::read_ignore_eos(std::string_view name) {

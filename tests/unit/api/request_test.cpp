@@ -314,6 +314,33 @@ TEST(RequestParsing, StopTakesThirtyTwoEntries) {
   expect_refused(completion(list(33)), {"33 stops", "stop", "at most 32"});
 }
 
+// Every choice carries these lists to the engine, so a small body must not become gigabytes.
+TEST(RequestParsing, ListsThatEveryChoiceCarriesAreBounded) {
+  const auto list = [](const std::string& name, std::size_t count, const std::string& entry) {
+    std::string out = "\"" + name + "\":[";
+    for (std::size_t i = 0; i < count; ++i) {
+      out += (i ? "," : "") + entry;
+    }
+    return out + "]";
+  };
+  EXPECT_TRUE(completion(list("bad_words", kMaxBadWords, "\"a\"")).has_value());
+  expect_refused(completion(list("bad_words", kMaxBadWords + 1, "\"a\"")),
+                 {"too many bad words", "bad_words", "at most 1024"});
+  expect_refused(completion(list("bad_words", 2, "\"" + std::string(40000, 'a') + "\"")),
+                 {"too long bad words", "bad_words", "65536 bytes"});
+  EXPECT_TRUE(completion(list("bad_words_token_ids", kMaxBadWords, "[1]")).has_value());
+  expect_refused(completion(list("bad_words_token_ids", kMaxBadWords + 1, "[1]")),
+                 {"too many bad ids", "bad_words_token_ids", "at most 1024"});
+  EXPECT_TRUE(completion(list("stop_token_ids", kMaxStopIds, "1")).has_value());
+  expect_refused(completion(list("stop_token_ids", kMaxStopIds + 1, "1")),
+                 {"too many stop ids", "stop_token_ids", "at most 4096"});
+  const std::string allowed = list("allowed_token_ids", kMaxAllowedIds / 64, "1");
+  EXPECT_TRUE(completion(allowed).has_value());
+  EXPECT_TRUE(completion(allowed + R"(,"n":64)").has_value());
+  expect_refused(completion(allowed + R"(,"n":65)"),
+                 {"too many allowed ids", "allowed_token_ids", "for 65 choices"});
+}
+
 TEST(RequestParsing, ARepeatedKeyTakesItsLastValue) {
   const auto parsed = chat(R"("n":5,"n":2,"stop":"a","stop":["b"],"temperature":1,
       "temperature":null,"stream_options":{"include_usage":true},"stream_options":null)");
