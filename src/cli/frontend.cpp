@@ -1,14 +1,17 @@
 #include "cli/frontend.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "base/log.hpp"
+#include "cli/process.hpp"
 #include "cli/sampling_defaults.hpp"
 
 namespace fairlead::cli {
@@ -18,6 +21,18 @@ namespace {
 constexpr net::Duration kLoadRetry = std::chrono::seconds(30);
 // Answers that were ended by the drain's deadline have this long to leave.
 constexpr net::Duration kLastWords = std::chrono::milliseconds(200);
+// One line for so long about connections that were refused for want of descriptors.
+constexpr net::Duration kFullWarningPause = std::chrono::seconds(5);
+// Descriptors kept from clients: a quarter of all, and no more than this.
+constexpr std::uint64_t kReservedDescriptors = 256;
+
+int client_fd_limit() {
+  constexpr std::uint64_t kMost = std::numeric_limits<int>::max();
+  const std::uint64_t limit = raise_fd_limit(0);
+  return static_cast<int>(limit == 0
+                              ? kMost  // unknown
+                              : std::min(limit - std::min(limit / 4, kReservedDescriptors), kMost));
+}
 
 Result<chat::ModelAssets> load(const ServeOptions& options, const std::string& path) {
   Result<chat::ModelAssets> assets =
@@ -37,6 +52,7 @@ Frontend::Frontend(net::Reactor& control, ServeOptions options)
       options_(std::move(options)),
       registry_(options_.metrics_prefix, options_.threads),
       router_(options_.router_mode, options_.router_seed),
+      client_fd_limit_(client_fd_limit()),
       load_retry_([this] {
         loaded_path_.clear();
         check_assets(*fleet_->snapshot());
@@ -138,6 +154,18 @@ std::function<void(std::move_only_function<void()>)> Frontend::poster() {
 }
 
 void Frontend::on_accept(int fd) {
+  // Descriptors are given out lowest first, so this one's number says how many are open. Clients
+  // must leave some: lanes connect to engines only when they need them.
+  if (fd >= client_fd_limit_) {
+    close(fd);
+    const net::TimePoint now = control_.now();
+    if (now >= next_full_warning_) {
+      next_full_warning_ = now + kFullWarningPause;
+      log::warn("connections are refused: clients hold all {} descriptors open to them",
+                client_fd_limit_);
+    }
+    return;
+  }
   const auto least = std::ranges::min_element(
       lanes_, {}, [](const std::unique_ptr<Lane>& lane) { return lane->load(); });
   (*least)->accept(fd);

@@ -77,6 +77,8 @@ class Frontend {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::unique_ptr<serving::CpuPool> pool_;  // its jobs post to the lanes: destroyed before them
   std::unique_ptr<net::Listener> listener_;
+  int client_fd_limit_;  // descriptors from this number on are for engines and files
+  net::TimePoint next_full_warning_{};
   std::thread loader_;
   bool loading_ = false;
   std::string loaded_path_;    // of the assets in use, or of the last failure

@@ -169,10 +169,19 @@ class Generation::Choice final : public engine::TokenSink {
   }
 
   void report(const fleet::Worker& worker, const Error& error) {
-    if (traits(error.code).worker_down) {
+    const ErrorTraits& row = traits(error.code);
+    if (row.worker_down) {
       owner_.service_.report_failure(worker);
     }
-    log::debug("request {} failed on worker {}: {}", request_.request_id, worker.id, error.message);
+    // The client reads a general text, so the engine's own words are found here or nowhere. Its
+    // refusals, of a request or of more load, are no failures.
+    const bool failed = row.http_status >= 500 && error.code != ErrorCode::EngineExhausted;
+    constexpr auto kLine = "request {} failed on worker {}: {} ({})";
+    if (failed) {
+      log::warn(kLine, request_.request_id, worker.id, error.message, row.name);
+    } else {
+      log::debug(kLine, request_.request_id, worker.id, error.message, row.name);
+    }
   }
 
   Generation& owner_;
