@@ -16,7 +16,7 @@ using ::testing::StartsWith;
 constexpr std::string_view kChat = "/v1/chat/completions";
 constexpr std::string_view kCompletions = "/v1/completions";
 
-std::string chat_body(std::string extra = {}) {
+std::string chat_body(const std::string& extra = {}) {
   return R"({"model":"demo","messages":[{"role":"user","content":"Hi"}])" + extra + "}";
 }
 

@@ -128,10 +128,12 @@ class ServingFixture : public ::testing::Test {
             [](std::uint64_t, std::uint64_t) {}),
         api_(service_, registry_, options, 7) {}
 
+ public:
   ~ServingFixture() override {
     in_turn([this] { tasks_.cancel(); });
   }
 
+ protected:
   void serve_demo(std::uint32_t context = 0) {
     auto model = make_model("demo", context);
     model->aliases = {"alias", "a/b"};
