@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("src/", "tests/", "bench/", "fuzz/")
-HISTORY = 200  # Commits looked back in a clone that does not know what it was branched from.
+HISTORY = 12  # Commits looked back in a clone that does not know what it was branched from.
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "fairlead-tidy"
 
