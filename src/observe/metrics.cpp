@@ -95,7 +95,7 @@ std::string TextWriter::escape(std::string_view value) {
   return out;
 }
 
-Registry::Registry(std::string prefix, std::size_t shards)
+Registry::Registry(std::string_view prefix, std::size_t shards)
     : prefix_(legal_prefix(prefix)), shard_count_(shards) {}
 
 ModelShard& Registry::shard(std::string_view model, std::size_t reactor) {

@@ -113,7 +113,7 @@ class TextWriter {
 class Registry {
  public:
   /// `prefix` is sanitised to the legal characters; `shards` is the number of reactors.
-  Registry(std::string prefix, std::size_t shards);
+  Registry(std::string_view prefix, std::size_t shards);
 
   /// The shard of a model for one reactor, made on first use. Callers use only names of served
   /// models (plus `kUnknownModel`), so clients cannot create series. The reference stays valid.

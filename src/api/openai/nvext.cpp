@@ -103,13 +103,13 @@ void apply_headers(const net::http::HeaderList& headers, const ApiOptions& optio
   if (const auto text =
           find_header(headers, {"x-dynamo-worker-instance-id", "x-worker-instance-id"})) {
     if (const auto id = parse_unsigned<std::uint64_t>(*text)) {
-      body.worker_id = *id;
+      body.worker_id = id;
     }
   }
   if (const auto text =
           find_header(headers, {"x-dynamo-dp-rank", "x-dp-rank", "x-data-parallel-rank"})) {
     if (const auto rank = parse_unsigned<std::uint32_t>(*text); rank && *rank != kNoRank) {
-      body.data_parallel_rank = *rank;
+      body.data_parallel_rank = rank;
     }
   }
 }
