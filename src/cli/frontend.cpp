@@ -171,7 +171,7 @@ void Frontend::on_accept(int fd) {
   (*least)->accept(fd);
 }
 
-void Frontend::on_snapshot(std::shared_ptr<const fleet::Fleet> fleet) {
+void Frontend::on_snapshot(const std::shared_ptr<const fleet::Fleet>& fleet) {
   check_assets(*fleet);
   for (const auto& lane : lanes_) {
     lane->set_fleet(fleet);
@@ -222,7 +222,7 @@ void Frontend::on_assets(const std::string& model, const std::string& path,
 }
 
 void Frontend::set_assets(const std::string& name,
-                          std::shared_ptr<const chat::ModelAssets> assets) {
+                          const std::shared_ptr<const chat::ModelAssets>& assets) {
   for (const auto& lane : lanes_) {
     lane->set_assets(name, assets);
   }

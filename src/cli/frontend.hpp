@@ -52,12 +52,12 @@ class Frontend {
   void start_lanes();
   void start_fleet();
   void on_accept(int fd);
-  void on_snapshot(std::shared_ptr<const fleet::Fleet> fleet);
+  void on_snapshot(const std::shared_ptr<const fleet::Fleet>& fleet);
   void check_assets(const fleet::Fleet& fleet);
   void load_assets(std::string model, std::string path);
   void on_assets(const std::string& model, const std::string& path,
                  Result<chat::ModelAssets> loaded);
-  void set_assets(const std::string& name, std::shared_ptr<const chat::ModelAssets> assets);
+  void set_assets(const std::string& name, const std::shared_ptr<const chat::ModelAssets>& assets);
   void end_drain();
   void finish_drain();
   void collect(observe::TextWriter& writer) const;
