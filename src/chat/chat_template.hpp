@@ -31,9 +31,9 @@ struct RenderRequest {
   json::Object special_tokens;             ///< Override the model's, by name.
   std::string template_override;   ///< Source, or name of one of the model's; empty: the model's.
   std::optional<std::string> now;  ///< ISO local time that the template sees; absent: the clock.
-  /// Treats the messages first as the server does (docs/api.md): content as the template wants it,
-  /// tool-call arguments and tool definitions as vLLM hands them over, U+0000 removed from the
-  /// result. Otherwise the messages are taken as they stand, as transformers does.
+  /// Treats the messages first as the server does (docs/chat-templates.md): content as the template
+  /// wants it, tool-call arguments and tool definitions as vLLM hands them over, U+0000 removed
+  /// from the result. Otherwise the messages are taken as they stand, as transformers does.
   bool normalize = true;
 };
 

@@ -234,10 +234,9 @@ Evaluator::Flow Evaluator::run_loop(const ForStatement& node, const Value& itera
     state->recursion = node.recursive ? &node : nullptr;
     state->home = home;
   }
-  bool any = false;
+  bool any = false;  // Did some turn reach its end?
   Flow flow = Flow::Normal;
   for (Value item; state != nullptr ? state->next(item) : source.pull(item);) {
-    any = true;
     load(node.loads);
     if (state != nullptr) {
       current_->at(node.loop_slot) = loop;
@@ -247,6 +246,8 @@ Evaluator::Flow Evaluator::run_loop(const ForStatement& node, const Value& itera
       break;
     }
     flow = exec(node.body);
+    // In Jinja an item counts only when its turn was not cut short by a jump.
+    any = any || flow == Flow::Normal;
     if (flow == Flow::Break || flow == Flow::Error) {
       break;
     }

@@ -160,13 +160,14 @@ struct Keyed {
   Value item;
 };
 
-// Sorts stably by the keys, as Python's `sorted`; false on an error.
-bool sort_keyed(Runtime& runtime, std::vector<Keyed>& items, bool reverse) {
-  const auto before = [&runtime](const Keyed& a, const Keyed& b) {
+// Sorts stably by the keys, as Python's `sorted`; false on an error. Keys in a list are compared
+// for equality first, so that equal ones need no order.
+bool sort_keyed(Runtime& runtime, std::vector<Keyed>& items, bool keys_in_list, bool reverse) {
+  const auto before = [&runtime, keys_in_list](const Keyed& a, const Keyed& b) {
     if (runtime.failed() || !runtime.step()) {
       return false;
     }
-    if (a.keys.size() == 1) {
+    if (!keys_in_list) {
       return ordered(runtime, Order::Less, a.keys[0], b.keys[0]).value_or(false);
     }
     for (std::size_t i = 0; i < a.keys.size(); ++i) {
@@ -221,7 +222,7 @@ Value filter_sort(Runtime& runtime, const Value& input, const CallArgs& args) {
     }
     keyed.push_back(std::move(entry));
   }
-  if (runtime.failed() || !sort_keyed(runtime, keyed, bound.flag(0, false))) {
+  if (runtime.failed() || !sort_keyed(runtime, keyed, true, bound.flag(0, false))) {
     return Value::missing();
   }
   return runtime.list(items_of(std::move(keyed)));
@@ -251,8 +252,9 @@ Value filter_dictsort(Runtime& runtime, const Value& input, const CallArgs& args
     }
     keyed.push_back({{std::move(sort_key)}, std::move(pair)});
   }
-  return sort_keyed(runtime, keyed, bound.flag(2, false)) ? runtime.list(items_of(std::move(keyed)))
-                                                          : Value::missing();
+  return sort_keyed(runtime, keyed, false, bound.flag(2, false))
+             ? runtime.list(items_of(std::move(keyed)))
+             : Value::missing();
 }
 
 Value filter_groupby(Runtime& runtime, const Value& input, const CallArgs& args) {
@@ -272,7 +274,7 @@ Value filter_groupby(Runtime& runtime, const Value& input, const CallArgs& args)
     }
     keyed.push_back({{std::move(key)}, item});
   }
-  if (runtime.failed() || !sort_keyed(runtime, keyed, false)) {
+  if (runtime.failed() || !sort_keyed(runtime, keyed, false, false)) {
     return Value::missing();
   }
   std::vector<Value> groups;

@@ -87,6 +87,9 @@ Value float_arithmetic(Runtime& runtime, Arithmetic op, double a, double b) {
 
 Value big_power(Runtime& runtime, const Value& a, const Value& b) {
   if (b.kind() == Kind::BigInt) {
+    if (a.kind() != Kind::BigInt && (a.as_int() == 0 || a.as_int() == 1)) {
+      return Value::integer(a.as_int());
+    }
     return runtime.fail("exponent too large");
   }
   std::int64_t exponent = b.as_int();
@@ -337,7 +340,7 @@ std::string repr_float(double value) {
     }
   }
   std::string out = std::signbit(value) ? "-" : "";
-  const auto point = static_cast<std::size_t>(exponent + 1);
+  const std::size_t point = exponent < 0 ? 0 : static_cast<std::size_t>(exponent) + 1;
   if (exponent < 0) {
     out += "0.";
     out.append(static_cast<std::size_t>(-1 - exponent), '0');

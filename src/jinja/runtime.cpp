@@ -167,7 +167,7 @@ bool Cursor::next(Value& out) {
       }
       const std::size_t start = position_;
       utf8::decode(whole, position_);
-      out = Runtime::part(source_, whole.substr(start, position_ - start), source_.is_markup());
+      out = Runtime::part(source_, whole.substr(start, position_ - start), false);
       return true;
     }
     case Kind::Range: {

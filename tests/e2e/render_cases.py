@@ -110,7 +110,7 @@ s | upper, s | lower, s | capitalize, "hello"|title, 5|upper, none|lower
 "  x " | trim ~ "|", "xxaxx"|trim("x"), 5|trim
 list | join(", "), strs|join, people|join("; ", attribute="name"), "abc"|join("-"), []|join, undefined_thing|join("x"), [1, none, true]|join("|")
 list | first, list | last, s|first, s|last, []|first is defined, d|first, d|last, range(3)|last, ()|last is defined
-list | sort, strs|sort, strs|sort(case_sensitive=true), list|sort(reverse=true), people|sort(attribute="age")|map(attribute="name")|list, people|sort(attribute="city,age")|map(attribute="name")|list, people|sort(attribute="age", reverse=true)|map(attribute="name")|list, d|sort
+[none, none]|sort, [{}, {}]|sort, true ** big, 0 ** big, list | sort, strs|sort, strs|sort(case_sensitive=true), list|sort(reverse=true), people|sort(attribute="age")|map(attribute="name")|list, people|sort(attribute="city,age")|map(attribute="name")|list, people|sort(attribute="age", reverse=true)|map(attribute="name")|list, d|sort
 d | dictsort, d|dictsort(true), {"a": 2, "b": 1}|dictsort(by="value"), d|dictsort(reverse=true)
 list | reverse | list, s|reverse, uni|reverse, d|reverse|list, range(3)|reverse|list
 [1, 1, 2, "a", "A"] | unique | list, strs|unique|list, strs|unique(true)|list, people|unique(attribute="city")|map(attribute="name")|list
@@ -132,7 +132,7 @@ lines | indent, lines|indent(2), lines|indent(2, true), lines|indent(2, true, tr
 undefined_thing | default("x"), none|default("x"), ""|default("x", true), none|d("y", true), 0|default(5), undefined_thing|default, undefined_thing.x|default("q")
 html | escape, html|e, html|safe, (html|safe)|e, html|forceescape, (html|escape)|forceescape
 (html|safe) + "<x>", "<x>" + (html|safe), (html|safe) ~ "<x>", "%s"|safe % "<i>", ("<%s>"|safe) % html, ("{}"|safe).format("<i>"), (("<b>"|safe) * 2)
-[html|safe], (html|safe).upper(), (html|safe).replace("b", "<"), ("-"|safe).join(["<", ">"|safe]), ("<a>"|safe)[0] + ">", (html|safe).split("b"), (html|safe)|upper, html|safe|length
+[html|safe], (html|safe)|list, (html|safe).upper(), (html|safe).replace("b", "<"), ("-"|safe).join(["<", ">"|safe]), ("<a>"|safe)[0] + ">", (html|safe).split("b"), (html|safe)|upper, html|safe|length
 [1, [2, {"a": none}], true, 1.0, 1e22, big, "é\u2028\n\"\\/<>&'\u007f\u0001"] | tojson
 d | tojson, d|tojson(indent=2), nested|tojson(indent=4), []|tojson(indent=2), {}|tojson(indent=2), d|tojson(sort_keys=true), d|tojson(separators=(",", ":")), d|tojson(indent=2, separators=(",", ":")), d|tojson(indent=0), d|tojson(indent="\t")
 uni | tojson, uni|tojson(ensure_ascii=true), uni|tojson(true), quote|tojson, quote|tojson(ensure_ascii=true)
@@ -322,6 +322,8 @@ STATEMENTS = [
     "{% set ns = namespace(f=false) %}{% for m in list if not ns.f %}{{ m }}{% set ns.f = m == 1 %}{% endfor %}",
     "{% set a, b = 1, 2 %}{{ a }}{{ b }}{% set a, b = b, a %}{{ a }}{{ b }}",
     "{% set a = b = 1 %}",
+    "{% for x in list %}{% break %}{% else %}still{% endfor %}{% for x in list %}{% continue %}{% else %}too{% endfor %}",
+    "{% for x in list %}{% if loop.last %}{% break %}{% endif %}{{ x }}{% else %}no{% endfor %}",
     "{% set x %}hello {{ n }}{% endset %}[{{ x }}]{{ x is string }}",
     "{% set x | upper | replace('H', 'J') %}hello {{ n }}{% endset %}{{ x }}",
     "{% set s = s ~ '!' %}{{ s }}",
