@@ -116,6 +116,8 @@ struct FieldTable {
   static_assert(std::ranges::is_sorted(kFields, {}, &P::Field::name));
 };
 
+std::span<const RequestParser::Field> RequestParser::fields() { return FieldTable::kFields; }
+
 const RequestParser::Field* RequestParser::find_field(std::string_view name, std::uint8_t where) {
   const auto found =
       std::ranges::lower_bound(FieldTable::kFields, name, {}, &RequestParser::Field::name);

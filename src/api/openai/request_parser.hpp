@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,8 @@ class RequestParser {
   static constexpr std::uint8_t kCompletions = 2;  ///< Field of completions.
   static constexpr std::uint8_t kBoth = 3;         ///< Field of both.
 
+  /// All rows, by name.
+  static std::span<const Field> fields();
   /// The field's row, or null when the endpoint has no such field.
   static const Field* find_field(std::string_view name, std::uint8_t where);
 
