@@ -91,7 +91,7 @@ Result<std::unique_ptr<Frontend>> Frontend::start(net::Reactor& control, ServeOp
   frontend->start_lanes();
   if (assets) {
     frontend->assets_fixed_ = true;
-    frontend->set_assets({}, std::move(assets));
+    frontend->set_assets({}, assets);
   }
   frontend->start_fleet();
   return frontend;
@@ -138,8 +138,7 @@ void Frontend::start_fleet() {
       [this](engine::ClientOptions client) {
         return engine::make_client(*dialer_, std::move(client));
       },
-      *resolver_,
-      [this](std::shared_ptr<const fleet::Fleet> fleet) { on_snapshot(std::move(fleet)); });
+      *resolver_, [this](const std::shared_ptr<const fleet::Fleet>& fleet) { on_snapshot(fleet); });
   poster()([this] { fleet_->start(); });
 }
 
