@@ -51,6 +51,7 @@ struct JsonReader::Impl {
   od::parser parser;
   od::value at;
   int depth = 0;
+  std::size_t values = 0;
   std::optional<Error> error;
 
   bool bad(simdjson::error_code code) {
@@ -155,6 +156,7 @@ Result<> JsonReader::read(const std::string& body,
   Impl& impl = *impl_;
   impl.error.reset();
   impl.depth = 0;
+  impl.values = 0;
   if (impl.parser.capacity() > kKeepCapacity && body.size() < kKeepCapacity / 8) {
     impl.parser = od::parser();
   }
@@ -290,6 +292,12 @@ void JsonReader::skip() {
 }
 
 json::Value JsonReader::value() {
+  if (++impl_->values > kMaxValues) {
+    fail({ErrorCode::InvalidRequest,
+          fmt::format("The request body holds more than {} values", kMaxValues),
+          {}});
+    return {};
+  }
   switch (type()) {
     case JsonType::Null: null(); return {};
     case JsonType::Bool: return boolean();

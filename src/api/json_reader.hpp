@@ -43,6 +43,10 @@ enum class JsonType : std::uint8_t { Null, Bool, Number, String, Array, Object }
 /// `an integer`, `a string`, … for messages.
 std::string_view type_name(JsonType type);
 
+/// Most values that the documents built from one body may hold together; each takes some fifty
+/// bytes, whatever it took in the body.
+inline constexpr std::size_t kMaxValues = std::size_t{1} << 20;
+
 /// A number as it was written.
 struct JsonNumber {
   bool integral = false;     ///< It is a whole number of 64 bits, also when written like `1.0`.
@@ -80,7 +84,7 @@ class JsonReader {
   JsonNumber number();
   /// Passes over the null at hand.
   void null();
-  /// The value at hand as a document.
+  /// The value at hand as a document. Fails once more than kMaxValues were built.
   json::Value value();
   /// Passes over the value at hand, which is checked all the same.
   void skip();

@@ -83,6 +83,8 @@ inline constexpr std::size_t kMaxStopIds = 4096;
 inline constexpr std::size_t kMaxBadWords = 1024;
 /// Most bytes of all `bad_words`, and most ids in all `bad_words_token_ids`.
 inline constexpr std::size_t kMaxBadWordsSize = 65536;
+/// Most entries of `logit_bias`.
+inline constexpr std::size_t kMaxBiases = 16384;
 /// Most ids in `allowed_token_ids` × choices: each choice carries the list to the engine.
 inline constexpr std::size_t kMaxAllowedIds = std::size_t{1} << 22;
 

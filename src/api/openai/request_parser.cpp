@@ -442,6 +442,9 @@ void RequestParser::read_logit_bias(std::string_view name) {
     if (!expect(name, JsonType::Number)) {
       return;
     }
+    if (body_.logit_bias.size() >= kMaxBiases) {
+      return invalid(name, fmt::format("`logit_bias` must hold at most {} entries", kMaxBiases));
+    }
     const JsonNumber bias = reader_.number();
     if (bias.value < -100 || bias.value > 100) {
       return invalid(name, "`logit_bias` values must be from -100 to 100");

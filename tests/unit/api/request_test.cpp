@@ -341,6 +341,24 @@ TEST(RequestParsing, ListsThatEveryChoiceCarriesAreBounded) {
                  {"too many allowed ids", "allowed_token_ids", "for 65 choices"});
 }
 
+TEST(RequestParsing, ABodyCannotBecomeDocumentsOfAnySize) {
+  const auto documents = [](std::size_t count) {
+    std::string out = "\"documents\":[{\"a\":[";
+    for (std::size_t i = 0; i < count; ++i) {
+      out += i ? ",1" : "1";
+    }
+    return out + "]}]";
+  };
+  // The array, the object, the list and the message's four values count as well.
+  EXPECT_TRUE(chat(documents(kMaxValues - 7)).has_value());
+  expect_refused(chat(documents(kMaxValues - 6)), {"values", "", "more than 1048576 values"});
+  std::string bias = "\"logit_bias\":{";
+  for (std::size_t i = 0; i <= kMaxBiases; ++i) {
+    bias += (i ? ",\"" : "\"") + std::to_string(i) + "\":1";
+  }
+  expect_refused(completion(bias + "}"), {"biases", "logit_bias", "at most 16384"});
+}
+
 TEST(RequestParsing, ARepeatedKeyTakesItsLastValue) {
   const auto parsed = chat(R"("n":5,"n":2,"stop":"a","stop":["b"],"temperature":1,
       "temperature":null,"stream_options":{"include_usage":true},"stream_options":null)");
