@@ -14,9 +14,10 @@ import subprocess
 import time
 from pathlib import Path
 
+import grpc
 import httpx
 import pytest
-from fairlead import wait_until
+from fairlead import grpc_channel, wait_until
 
 HOME = Path(os.environ.get("VLLM_CPU_HOME", "/nonexistent"))
 MODEL = "smollm2-135m"
@@ -120,6 +121,60 @@ def test_fifty_answers_equal_the_engines_own(engine, server):
     assert len(results) == 50
     different = [(case, *answers) for case, answers in results if answers[0] != answers[1]]
     assert not different
+
+
+class RecordingProxy:
+    """Stands between Fairlead and the engine and keeps the ids that pass, by request."""
+
+    def __init__(self, target, inference):
+        self.prompts, self.outputs = [], []
+        self._inference = inference
+        self._channel = grpc_channel(target.removeprefix("http://"))
+        self._server = grpc.server(concurrent.futures.ThreadPoolExecutor(16))
+        self._server.add_generic_rpc_handlers((self,))
+        self.url = f"http://127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._server.start()
+
+    def service(self, call):
+        if call.method.endswith("/GenerateStream"):
+            return grpc.unary_stream_rpc_method_handler(self._generate)
+
+        def unary(request, _):
+            return self._channel.unary_unary(call.method)(request, timeout=30)
+
+        return grpc.unary_unary_rpc_method_handler(unary)
+
+    def _generate(self, data, context):
+        request = self._inference.GenerateRequest.FromString(data)
+        ids = []
+        self.prompts.append(list(request.token_ids.ids))
+        self.outputs.append(ids)
+        stream = self._channel.unary_stream("/vllm.Inference/GenerateStream")(data, timeout=180)
+        context.add_callback(stream.cancel)
+        for message in stream:
+            ids += self._inference.GenerateResponse.FromString(message).outputs.token_ids
+            yield message
+
+    def close(self):
+        self._server.stop(0).wait()
+        self._channel.close()
+
+
+def test_ids_equal_the_engines_own(engine, module_launcher, stubs):
+    proxy = RecordingProxy(engine.grpc, stubs.messages("vllm/inference.proto"))
+    try:
+        server = module_launcher.serve([proxy.url], model_path=HOME / "models" / MODEL)
+        for path, body in cases():
+            body = {**body, "model": MODEL, "temperature": 0}
+            own = httpx.post(engine.url + path, json={**body, "return_token_ids": True}, timeout=180).json()
+            choice = own["choices"][0]
+            prompt = own.get("prompt_token_ids") or choice["prompt_token_ids"]
+            assert server.post(path, body, timeout=180).status_code == 200
+            assert proxy.prompts[-1] == prompt, (path, body)
+            # A stop string ends the engine's own list at the match; here the engine is aborted there.
+            assert proxy.outputs[-1][: len(choice["token_ids"])] == choice["token_ids"], (path, body)
+    finally:
+        proxy.close()
 
 
 def test_streams_join_to_the_same_text(engine, server):
