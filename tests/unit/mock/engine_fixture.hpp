@@ -66,7 +66,7 @@ inline ::vllm::GenerateRequest request_of(std::string id, std::size_t prompt,
 /// A started engine and a channel to it in one reactor.
 class Engine : public ::testing::Test {
  protected:
-  ~Engine() override {
+  void TearDown() override {
     channel_.reset();
     engine_.reset();
     reactor_.run_turn(net::Duration(0));
