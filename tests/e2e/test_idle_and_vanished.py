@@ -3,7 +3,9 @@
 import json
 import socket
 
+import pytest
 from fairlead.launcher import ROOT
+from fairlead.waiting import TIME_SCALE
 
 FOLDER = str(ROOT / "share/demo")
 TCP_REPAIR = 19
@@ -35,6 +37,7 @@ def open_streams(server, count, max_tokens=100):
     return connections
 
 
+@pytest.mark.skipif(TIME_SCALE != 1, reason="memory of a sanitizer build says nothing")
 def test_a_thousand_idle_streams_stay_small(mock_engine, serve):
     engine = mock_engine("--reply", "echo", "--speedup-ratio", "0", "--fault", "stall-after:8",
                          "--extra-engine-args", '{"max_num_seqs": 4096}', "--num-gpu-blocks", "100000",
