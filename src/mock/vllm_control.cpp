@@ -8,6 +8,8 @@
 namespace fairlead::mock {
 namespace {
 
+namespace pb = ::vllm;
+
 using net::grpc::ServerCall;
 using net::grpc::Status;
 using net::grpc::StatusCode;
@@ -135,37 +137,34 @@ Status resume(EngineState& state) {
 }
 
 void add_discovery(net::grpc::Service& service, EngineState& state) {
-  using namespace ::vllm;
-  add<GetServerInfoRequest, ServerInfo>(
+  add<pb::GetServerInfoRequest, pb::ServerInfo>(
       service, "GetServerInfo",
       [&state](const auto&, auto& response) { return server_info(state, response); });
-  add<GetModelInfoRequest, ModelInfo>(
+  add<pb::GetModelInfoRequest, pb::ModelInfo>(
       service, "GetModelInfo",
       [&state](const auto&, auto& response) { return model_info(state, response); });
   if (state.options.has(Capability::KvEventSources)) {
-    add<GetKvEventSourcesRequest, GetKvEventSourcesResponse>(
+    add<pb::GetKvEventSourcesRequest, pb::GetKvEventSourcesResponse>(
         service, "GetKvEventSources",
         [&state](const auto&, auto& response) { return kv_event_sources(state, response); });
   }
 }
 
 void add_pausing(net::grpc::Service& service, EngineState& state) {
-  using namespace ::vllm;
-  add<PauseGenerationRequest, PauseGenerationResponse>(
+  add<pb::PauseGenerationRequest, pb::PauseGenerationResponse>(
       service, "PauseGeneration",
       [&state](const auto& request, auto&) { return pause(state, request); });
-  add<ResumeGenerationRequest, ResumeGenerationResponse>(
+  add<pb::ResumeGenerationRequest, pb::ResumeGenerationResponse>(
       service, "ResumeGeneration", [&state](const auto&, auto&) { return resume(state); });
-  add<IsPausedRequest, IsPausedResponse>(service, "IsPaused",
-                                         [&state](const auto&, auto& response) {
-                                           response.set_paused(state.paused);
-                                           return Status();
-                                         });
+  add<pb::IsPausedRequest, pb::IsPausedResponse>(service, "IsPaused",
+                                                 [&state](const auto&, auto& response) {
+                                                   response.set_paused(state.paused);
+                                                   return Status();
+                                                 });
 }
 
 // What a server answers that was started without these features.
 void add_refusals(net::grpc::Service& service) {
-  using namespace ::vllm;
   const auto no_lora = [](const auto&, auto&) {
     return refuse(StatusCode::FailedPrecondition,
                   "LoRA is not enabled on this engine; start it with --enable-lora");
@@ -177,29 +176,29 @@ void add_refusals(net::grpc::Service& service) {
   const auto no_transfer = [](const auto&, auto&) {
     return refuse(StatusCode::FailedPrecondition, "weight transfer is not configured");
   };
-  add<ShutdownRequest, ShutdownResponse>(service, "Shutdown", [](const auto&, auto&) {
+  add<pb::ShutdownRequest, pb::ShutdownResponse>(service, "Shutdown", [](const auto&, auto&) {
     return refuse(StatusCode::FailedPrecondition,
                   "this frontend does not manage the engine process");
   });
-  add<LoadLoraRequest, LoadLoraResponse>(service, "LoadLora", no_lora);
-  add<UnloadLoraRequest, UnloadLoraResponse>(service, "UnloadLora", no_lora);
-  add<ListLorasRequest, ListLorasResponse>(service, "ListLoras", no_lora);
-  add<SleepRequest, SleepResponse>(service, "Sleep", no_sleep);
-  add<WakeUpRequest, WakeUpResponse>(service, "WakeUp", no_sleep);
-  add<IsSleepingRequest, IsSleepingResponse>(service, "IsSleeping",
-                                             [](const auto&, auto&) { return Status(); });
-  add<InitWeightTransferEngineRequest, InitWeightTransferEngineResponse>(
+  add<pb::LoadLoraRequest, pb::LoadLoraResponse>(service, "LoadLora", no_lora);
+  add<pb::UnloadLoraRequest, pb::UnloadLoraResponse>(service, "UnloadLora", no_lora);
+  add<pb::ListLorasRequest, pb::ListLorasResponse>(service, "ListLoras", no_lora);
+  add<pb::SleepRequest, pb::SleepResponse>(service, "Sleep", no_sleep);
+  add<pb::WakeUpRequest, pb::WakeUpResponse>(service, "WakeUp", no_sleep);
+  add<pb::IsSleepingRequest, pb::IsSleepingResponse>(service, "IsSleeping",
+                                                     [](const auto&, auto&) { return Status(); });
+  add<pb::InitWeightTransferEngineRequest, pb::InitWeightTransferEngineResponse>(
       service, "InitWeightTransferEngine", no_transfer);
-  add<StartWeightUpdateRequest, StartWeightUpdateResponse>(service, "StartWeightUpdate",
-                                                           no_transfer);
-  add<UpdateWeightsRequest, UpdateWeightsResponse>(service, "UpdateWeights", no_transfer);
-  add<FinishWeightUpdateRequest, FinishWeightUpdateResponse>(service, "FinishWeightUpdate",
-                                                             no_transfer);
-  add<GetWeightVersionRequest, GetWeightVersionResponse>(service, "GetWeightVersion",
-                                                         [](const auto&, auto& response) {
-                                                           response.set_weight_version("default");
-                                                           return Status();
-                                                         });
+  add<pb::StartWeightUpdateRequest, pb::StartWeightUpdateResponse>(service, "StartWeightUpdate",
+                                                                   no_transfer);
+  add<pb::UpdateWeightsRequest, pb::UpdateWeightsResponse>(service, "UpdateWeights", no_transfer);
+  add<pb::FinishWeightUpdateRequest, pb::FinishWeightUpdateResponse>(service, "FinishWeightUpdate",
+                                                                     no_transfer);
+  add<pb::GetWeightVersionRequest, pb::GetWeightVersionResponse>(
+      service, "GetWeightVersion", [](const auto&, auto& response) {
+        response.set_weight_version("default");
+        return Status();
+      });
 }
 
 }  // namespace
