@@ -172,7 +172,10 @@ def test_stop_strings_are_found_here(client, server, tokenizer, stream, include)
     assert text == before + ("day? On" if include else "")
     assert reason == "stop" and matched == "day? On"
     server.engine.wait_idle()
-    assert server.engine.state()["last_requests"][-1].get("stop_strings", []) == []
+    sent = server.engine.state()["last_requests"][-1]
+    assert sent["stopping"]["max_new_tokens"] == len(ids)
+    assert "stop_strings" not in sent["stopping"]
+    assert sent["response"]["output_text"] is False
 
 
 def test_a_stop_token_id_ends_and_is_reported(client, tokenizer):
