@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "base/json.hpp"
+#include "base/lines.hpp"
 #include "chat/chat_template.hpp"
 #include "chat/model_files.hpp"
 #include "jinja/template.hpp"
@@ -14,26 +15,6 @@ namespace {
 
 std::unexpected<Error> bad(std::string message) {
   return fail(ErrorCode::InvalidRequest, std::move(message));
-}
-
-// Reads up to the next newline. A longer line is consumed and reported as cut.
-bool read_line(std::istream& in, std::string& line, bool& cut) {
-  line.clear();
-  cut = false;
-  std::streambuf* buffer = in.rdbuf();
-  for (int c = buffer->sbumpc();; c = buffer->sbumpc()) {
-    if (c == std::istream::traits_type::eof()) {
-      return !line.empty() || cut;
-    }
-    if (c == '\n') {
-      return true;
-    }
-    if (line.size() < kMaxRenderLine) {
-      line += static_cast<char>(c);
-    } else {
-      cut = true;
-    }
-  }
 }
 
 const json::Value* member(const json::Value& request, std::string_view name) {
@@ -173,7 +154,7 @@ int run_render(std::istream& in, std::ostream& out, const RenderOptions& options
   }
   std::string line;
   bool cut = false;
-  while (read_line(in, line, cut)) {
+  while (read_line(in, kMaxRenderLine, line, cut)) {
     const Result<std::string> prompt = answer(**model, line, cut);
     std::string text;
     json::Writer writer(text);

@@ -8,32 +8,13 @@
 #include <vector>
 
 #include "base/json.hpp"
+#include "base/lines.hpp"
 #include "tokenizer/incremental_decoder.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace fairlead::tokenizer {
 
 namespace {
-
-// Reads up to the next newline. A longer line is consumed and reported as cut.
-bool read_line(std::istream& in, std::string& line, bool& cut) {
-  line.clear();
-  cut = false;
-  std::streambuf* buffer = in.rdbuf();
-  for (int c = buffer->sbumpc();; c = buffer->sbumpc()) {
-    if (c == std::istream::traits_type::eof()) {
-      return !line.empty() || cut;
-    }
-    if (c == '\n') {
-      return true;
-    }
-    if (line.size() < kMaxLineBytes) {
-      line += static_cast<char>(c);
-    } else {
-      cut = true;
-    }
-  }
-}
 
 std::unexpected<Error> bad(std::string message) {
   return fail(ErrorCode::InvalidRequest, std::move(message));
@@ -142,7 +123,7 @@ int run_tokenize(std::istream& in, std::ostream& out, const TokenizeOptions& opt
   }
   std::string line;
   bool cut = false;
-  while (read_line(in, line, cut)) {
+  while (read_line(in, kMaxLineBytes, line, cut)) {
     const Result<std::string> answer = answer_line(**tokenizer, line, cut, options.decode);
     std::string text;
     if (!answer) {
