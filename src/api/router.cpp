@@ -106,6 +106,7 @@ net::Task<int> ApiRouter::dispatch(net::http::Exchange& exchange) {
   }
   net::http::HeaderList headers{{"allow", std::string(route->allow())}};
   if (request.method == "OPTIONS") {
+    add_request_id(exchange, headers);
     exchange.respond(204, headers, {});
     co_return 204;
   }

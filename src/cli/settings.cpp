@@ -94,31 +94,7 @@ Result<Settings> Settings::resolve(std::span<const OptionSpec> table, const RawA
   settings.table_ = table;
   settings.positional_ = arguments.positional;
   for (const OptionSpec& spec : table) {
-    Value value;
-    const std::string own = environment_name(spec);
-    const std::string dyn = dyn_environment_name(spec);
-    std::optional<std::string> variable;
-    if (const auto flag = arguments.options.find(spec.name); flag != arguments.options.end()) {
-      value = {
-          .texts = flag->second, .source = Source::Flag, .origin = fmt::format("--{}", spec.name)};
-    } else if ((variable = environment(own))) {
-      value = {.texts = {*variable}, .source = Source::Environment, .origin = own};
-    } else if (!dyn.empty() && (variable = environment(dyn))) {
-      value = {.texts = {*variable}, .source = Source::Environment, .origin = dyn};
-    } else if (const ConfigEntry* entry = find_entry(file, spec)) {
-      value = {.texts = entry->values,
-               .source = Source::File,
-               .origin = fmt::format("{}:{}: {}", file_name, entry->line, spec.name)};
-    } else if (!spec.default_value.empty()) {
-      value.texts.emplace_back(spec.default_value);
-    }
-    // An empty variable is how shells unset one.
-    if (value.source == Source::Environment && value.texts.front().empty()) {
-      value = {};
-      if (!spec.default_value.empty()) {
-        value.texts.emplace_back(spec.default_value);
-      }
-    }
+    Value value = choose(spec, arguments, environment, file, file_name);
     Result<Value> checked = check(spec, std::move(value));
     if (!checked) {
       return std::unexpected(checked.error());
@@ -126,6 +102,33 @@ Result<Settings> Settings::resolve(std::span<const OptionSpec> table, const RawA
     settings.values_.emplace(spec.name, std::move(*checked));
   }
   return settings;
+}
+
+// The strongest source that says something about the option, unchecked.
+Settings::Value Settings::choose(const OptionSpec& spec, const RawArguments& arguments,
+                                 const Environment& environment, std::span<const ConfigEntry> file,
+                                 std::string_view file_name) {
+  if (const auto flag = arguments.options.find(spec.name); flag != arguments.options.end()) {
+    return {
+        .texts = flag->second, .source = Source::Flag, .origin = fmt::format("--{}", spec.name)};
+  }
+  for (const std::string& name : {environment_name(spec), dyn_environment_name(spec)}) {
+    // An empty variable is how shells unset one.
+    const std::optional<std::string> variable = name.empty() ? std::nullopt : environment(name);
+    if (variable && !variable->empty()) {
+      return {.texts = {*variable}, .source = Source::Environment, .origin = name};
+    }
+  }
+  if (const ConfigEntry* entry = find_entry(file, spec)) {
+    return {.texts = entry->values,
+            .source = Source::File,
+            .origin = fmt::format("{}:{}: {}", file_name, entry->line, spec.name)};
+  }
+  Value value;
+  if (!spec.default_value.empty()) {
+    value.texts.emplace_back(spec.default_value);
+  }
+  return value;
 }
 
 Result<Settings::Value> Settings::check(const OptionSpec& spec, Value value) {

@@ -71,6 +71,9 @@ class Settings {
     double number = 0;
   };
 
+  static Value choose(const OptionSpec& spec, const RawArguments& arguments,
+                      const Environment& environment, std::span<const ConfigEntry> file,
+                      std::string_view file_name);
   static Result<Value> check(const OptionSpec& spec, Value value);
   const Value& at(std::string_view name) const;
 

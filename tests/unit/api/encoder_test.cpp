@@ -10,10 +10,7 @@ namespace fairlead::api::openai {
 namespace {
 
 using observe::Endpoint;
-using serving::ChoiceEnd;
-using serving::Delta;
 using serving::EndReason;
-using serving::Usage;
 
 AnswerInfo info(Endpoint endpoint = Endpoint::ChatCompletions) {
   return {.endpoint = endpoint, .id = "chatcmpl-1", .model = "m\"x", .created = 1700000000};

@@ -61,6 +61,9 @@ TEST(Options, FlagOverOwnVariableOverDynVariableOverFileOverDefault) {
   inputs.variables["FAIRLEAD_HTTP_PORT"] = "3";
   EXPECT_EQ(serve(inputs)->integer("http-port"), 3);
   EXPECT_EQ(serve(inputs)->origin("http-port"), "FAIRLEAD_HTTP_PORT");
+  inputs.variables["FAIRLEAD_HTTP_PORT"] = "";
+  EXPECT_EQ(serve(inputs)->integer("http-port"), 2) << "an empty variable is not set";
+  inputs.variables["FAIRLEAD_HTTP_PORT"] = "3";
   inputs.arguments = {"--http-port", "4"};
   EXPECT_EQ(serve(inputs)->integer("http-port"), 4);
   inputs.arguments = {"--http-port=5", "--http-port=6"};
