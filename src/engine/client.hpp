@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "engine/capability.hpp"
 #include "engine/request.hpp"
 #include "net/reactor.hpp"
 #include "net/socket.hpp"
@@ -29,7 +30,12 @@ struct TokenLogprob {
   float logprob = 0;                  ///< Of the token itself.
   std::uint32_t rank = 0;             ///< 1 = most likely; 0 = none given.
   std::vector<Candidate> candidates;  ///< In the engine's order; may repeat the token itself.
+  bool missing = false;  ///< The engine gave no finite value: `logprob` is kLowestLogprob and
+                         ///< there are no candidates.
 };
+
+/// Reported for a log-probability that is not finite, missing, or below it: JSON has no infinity.
+inline constexpr float kLowestLogprob = -9999.0F;
 
 /// Why a generation ended.
 enum class FinishReason : std::uint8_t {
@@ -113,8 +119,8 @@ struct EngineInfo {
   std::uint64_t max_batched_tokens = 0;    ///< Per step.
   std::uint32_t data_parallel_start = 0;   ///< First local rank.
   std::uint32_t data_parallel_size = 1;    ///< Local ranks.
-  bool supports_lora = false;              ///< LoRA usable.
-  bool supports_multimodal = false;        ///< Media usable.
+  CapabilitySet capabilities;              ///< What requests may ask of it.
+  std::vector<std::string> lora_adapters;  ///< Names of the loaded adapters.
   std::string tool_call_parser;            ///< As the engine names it; reported, never adopted.
   std::string reasoning_parser;            ///< Likewise.
   std::vector<KvEventSource> kv_event_sources;  ///< One per rank, or empty.
@@ -141,8 +147,14 @@ class EngineClient {
 
 /// The engine families.
 enum class Backend : std::uint8_t {
-  Vllm,  ///< vLLM's own gRPC interface.
+  Vllm,      ///< `vllm`: vLLM's own gRPC interface.
+  VllmHttp,  ///< `vllm-http`: vLLM's token route over HTTP, `/inference/v1/generate`.
 };
+
+/// The command-line name of a family.
+std::string_view backend_name(Backend backend);
+/// The family of a command-line name.
+std::optional<Backend> find_backend(std::string_view name);
 
 /// Where an engine is and what is already known about it.
 struct ClientOptions {

@@ -14,7 +14,8 @@ namespace fairlead::engine {
 /// A token id as engines and tokenizers number them.
 using TokenId = std::uint32_t;
 
-/// How tokens are drawn. All values are resolved: nothing is left to the engine's defaults.
+/// How tokens are drawn. All values are resolved: unless `unset`, nothing is left to the engine's
+/// defaults.
 struct SamplingParams {
   float temperature = 1.0F;                           ///< 0 = greedy.
   float top_p = 1.0F;                                 ///< (0, 1].
@@ -27,6 +28,8 @@ struct SamplingParams {
   std::vector<std::pair<TokenId, float>> logit_bias;  ///< Added to the logits.
   std::vector<TokenId> allowed_token_ids;             ///< Empty = all.
   std::vector<std::vector<TokenId>> bad_words;        ///< Sequences never generated.
+  /// Nothing of this structure is sent: for canaries of models that refuse sampling values.
+  bool unset = false;
 };
 
 /// A constraint on the output; at most one.
@@ -83,6 +86,12 @@ struct GenerateRequest {
   std::optional<std::uint32_t> data_parallel_rank;  ///< Which rank of the engine.
   json::Value kv_transfer_params;                   ///< Object or null; forwarded whole.
   json::Value ec_transfer_params;                   ///< Object or null; forwarded whole.
+  /// Object or null: further sampling arguments of the engine (`SamplingParams.extra_args`), the
+  /// defaults already merged in. Never has the keys of the two fields above.
+  json::Value extra_args;
+  /// The client set some of `extra_args`: an engine whose wire has no place for them must not get
+  /// the request. Otherwise they are defaults, left out where there is no place.
+  bool extra_args_required = false;
 };
 
 }  // namespace fairlead::engine

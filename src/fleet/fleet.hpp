@@ -10,9 +10,12 @@
 
 namespace fairlead::fleet {
 
-/// One public model and its workers.
+/// One public model and its workers. A LoRA adapter is a model of its own that shares its base's
+/// worker sets.
 struct Model {
   std::string name;                  ///< Public name.
+  std::string base_name;             ///< Of an adapter: the base model's public name; else empty.
+  std::string lora_name;             ///< Of an adapter: its name on the engines; else empty.
   std::vector<std::string> aliases;  ///< Further public names.
   std::string model_id;              ///< Path or hub id, as the engines report it.
   std::uint32_t context_length = 0;  ///< Smallest of the healthy workers' limits; 0 = unknown.

@@ -103,8 +103,18 @@ std::string probe_json(const Endpoint& endpoint, engine::EngineInfo info) {
   out.key("max_batched_tokens").unsigned_integer(info.max_batched_tokens);
   out.key("data_parallel_start").unsigned_integer(info.data_parallel_start);
   out.key("data_parallel_size").unsigned_integer(info.data_parallel_size);
-  out.key("supports_lora").boolean(info.supports_lora);
-  out.key("supports_multimodal").boolean(info.supports_multimodal);
+  out.key("capabilities").begin_array();
+  for (const engine::CapabilityTraits& row : engine::capability_table()) {
+    if (info.capabilities.has(row.capability)) {
+      out.string(row.name);
+    }
+  }
+  out.end_array();
+  out.key("lora_adapters").begin_array();
+  for (const std::string& adapter : info.lora_adapters) {
+    out.string(adapter);
+  }
+  out.end_array();
   out.key("tool_call_parser").string(info.tool_call_parser);
   out.key("reasoning_parser").string(info.reasoning_parser);
   out.key("kv_event_sources").begin_array();

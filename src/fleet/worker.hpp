@@ -33,21 +33,25 @@ struct Worker {
   Endpoint endpoint;                                ///< Where it listens.
   engine::Backend backend = engine::Backend::Vllm;  ///< Which wire.
   Role role = Role::Aggregated;                     ///< In this fleet.
-  std::size_t slot = 0;                             ///< Place in its worker set, fixed for life.
-  engine::EngineInfo info;                          ///< From the last probe, ZMQ hosts replaced.
-  std::vector<net::Address> addresses;              ///< Resolved; what reactors dial.
-  std::uint64_t incarnation = 0;                    ///< Grows whenever the worker leaves routing
-                                                    ///< or its engine process changes.
-  bool healthy = false;                             ///< May be given requests.
+  /// What requests may ask of it: what the probe found, less what its card denies. The record that
+  /// selection and dispatch read; it comes and goes with the worker, in one snapshot.
+  engine::CapabilitySet capabilities;
+  std::size_t slot = 0;                 ///< Place in its worker set, fixed for life.
+  engine::EngineInfo info;              ///< From the last probe, ZMQ hosts replaced.
+  std::vector<net::Address> addresses;  ///< Resolved; what reactors dial.
+  std::uint64_t incarnation = 0;        ///< Grows whenever the worker leaves routing
+                                        ///< or its engine process changes.
+  bool healthy = false;                 ///< May be given requests.
 
   /// What a reactor needs to make its own client of this worker. A client is made anew when the
   /// incarnation has changed; only new addresses are given to the one there is.
   engine::ClientOptions client_options() const;
 };
 
-/// The interchangeable workers of one model and role.
+/// The interchangeable workers of one model, namespace and role.
 struct WorkerSet {
   std::uint64_t id = 0;          ///< The same through all snapshots; key of load tables.
+  std::string name_space;        ///< Deployment boundary; empty for engines named by flags.
   Role role = Role::Aggregated;  ///< Of every worker in it.
   std::size_t slot_count = 0;    ///< Every worker's slot is below it; fixed for life.
   /// Every worker that was probed once, by ascending slot. Unhealthy ones stay listed, so that what

@@ -30,6 +30,11 @@ std::string_view generate_stream_path(Dialect dialect);
 /// True when the server has `vllm.Control`.
 constexpr bool has_control(Dialect dialect) { return dialect != Dialect::Generate; }
 
+/// True when the request has a field for sequences that must not be generated.
+constexpr bool takes_bad_words(Dialect dialect) {
+  return dialect != Dialect::Generate && dialect != Dialect::InferenceEarly;
+}
+
 /// True when explicit zeros of top_k and min_p switch them off.
 constexpr bool zeros_are_explicit(Dialect dialect) {
   return dialect == Dialect::Inference || dialect == Dialect::Unknown;

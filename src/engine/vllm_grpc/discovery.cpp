@@ -37,7 +37,9 @@ Result<> read_model(const ::vllm::ModelInfo& model, EngineInfo& info) {
   info.model_id = model.model_id();
   info.served_model_name = model.served_model_name();
   info.aliases.assign(model.served_model_aliases().begin(), model.served_model_aliases().end());
-  info.supports_multimodal = model.supports_multimodal();
+  if (model.supports_multimodal()) {
+    info.capabilities.add(Capability::Multimodal);
+  }
   info.reasoning_parser = not_blank(model.reasoning_parser());
   info.tool_call_parser = not_blank(model.tool_call_parser());
   return {};
@@ -198,13 +200,20 @@ Result<EngineInfo> read_discovery(const DiscoveryAnswers& answers, Dialect diale
     if (Result<> done = read_model(model, info); !done) {
       return std::unexpected(std::move(done.error()));
     }
-    info.supports_lora = model.supports_lora() && max_loras > 0;
+    if (model.supports_lora() && max_loras > 0 && dialect != Dialect::Generate) {
+      info.capabilities.add(Capability::Lora);
+    }
   }
   ::vllm::GetKvEventSourcesResponse sources;
   if (!sources.ParseFromString(answers.kv_event_sources)) {
     return protocol_error("GetKvEventSources: the answer could not be decoded");
   }
   read_sources(sources, info, warnings);
+  info.capabilities.add(Capability::LogprobTokenIds);
+  info.capabilities.add(Capability::PromptLogprobs);
+  if (takes_bad_words(dialect)) {
+    info.capabilities.add(Capability::BadWordsTokenIds);
+  }
   return info;
 }
 

@@ -30,10 +30,13 @@ std::unexpected<Error> invalid(std::string_view field, std::string_view why) {
 
 /// Fields that came after the dialect: an older server would drop them without a word.
 Result<> check_dialect(const GenerateRequest& request, Dialect dialect) {
+  if (request.extra_args_required) {
+    return unsupported("vllm_xargs", "the gRPC interface has no place for extra arguments");
+  }
   constexpr std::string_view kOld = "the engine's version is too old for it";
   const bool single_service = dialect == Dialect::Generate;
   const bool early = single_service || dialect == Dialect::InferenceEarly;
-  if (early && !request.sampling.bad_words.empty()) {
+  if (!takes_bad_words(dialect) && !request.sampling.bad_words.empty()) {
     return unsupported("bad_words", kOld);
   }
   if (early && request.stop.thinking_token_budget.value_or(-1) != -1) {
@@ -52,9 +55,12 @@ Result<> check_dialect(const GenerateRequest& request, Dialect dialect) {
 }
 
 void fill_sampling(const SamplingParams& sampling, Dialect dialect, ::vllm::GenerateRequest& out) {
+  out.mutable_sampling()->set_num_sequences(1);
+  if (sampling.unset) {
+    return;
+  }
   out.set_temperature(sampling.temperature);
   ::vllm::RandomSampling& random = *out.mutable_sampling();
-  random.set_num_sequences(1);
   const bool off = sampling.top_k == 0 && !zeros_are_explicit(dialect);
   random.set_top_k(off ? kTopKOff : sampling.top_k);
   random.set_top_p(sampling.top_p);

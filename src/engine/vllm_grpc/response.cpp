@@ -14,9 +14,6 @@
 namespace fairlead::engine::vllm_grpc {
 namespace {
 
-/// Log-probabilities that are not finite, or below it, are reported as this value.
-constexpr float kLowestLogprob = -9999.0F;
-
 /// Messages above this size (log-probabilities over the vocabulary) do not leave their memory
 /// behind.
 constexpr std::size_t kKeptBytes = 256 * 1024;
@@ -46,9 +43,13 @@ Result<> fill_logprobs(const Message& message, std::size_t count, std::vector<To
   for (std::size_t i = 0; i < count; ++i) {
     const auto at = static_cast<int>(i);
     TokenLogprob& entry = out[i];
+    entry.missing = !std::isfinite(message.logprobs(at));
     entry.logprob = normal_logprob(message.logprobs(at));
-    entry.rank = message.ranks(at);
+    entry.rank = entry.missing ? 0 : message.ranks(at);
     entry.candidates.clear();
+    if (entry.missing) {
+      continue;
+    }
     for (const auto& token : message.candidate_tokens(at).tokens()) {
       entry.candidates.push_back({token.id(), normal_logprob(token.logprob()), token.rank()});
     }

@@ -96,8 +96,10 @@ TEST(VllmDiscovery, ReportsEveryField) {
   EXPECT_EQ(info.total_kv_blocks, 80U);
   EXPECT_EQ(info.max_running_requests, 8U);
   EXPECT_EQ(info.max_batched_tokens, 2048U);
-  EXPECT_TRUE(info.supports_lora);
-  EXPECT_TRUE(info.supports_multimodal);
+  EXPECT_EQ(
+      info.capabilities,
+      (CapabilitySet{Capability::LogprobTokenIds, Capability::PromptLogprobs,
+                     Capability::BadWordsTokenIds, Capability::Lora, Capability::Multimodal}));
   EXPECT_EQ(info.tool_call_parser, "qwen3_xml");
   EXPECT_EQ(info.reasoning_parser, "none");
   EXPECT_EQ(info.data_parallel_start, 0U);
@@ -134,11 +136,11 @@ TEST(VllmDiscovery, BlankParsersMeanNone) {
 TEST(VllmDiscovery, LoraNeedsBothSides) {
   Engine engine;
   engine.model.set_supports_lora(true);
-  EXPECT_FALSE(engine.good().supports_lora);
+  EXPECT_FALSE(engine.good().capabilities.has(Capability::Lora));
   engine.server.set_max_loras(1);
-  EXPECT_TRUE(engine.good().supports_lora);
+  EXPECT_TRUE(engine.good().capabilities.has(Capability::Lora));
   engine.model.set_supports_lora(false);
-  EXPECT_FALSE(engine.good().supports_lora);
+  EXPECT_FALSE(engine.good().capabilities.has(Capability::Lora));
 }
 
 void set_ranks(Engine& engine, std::uint32_t size, std::uint32_t start, std::uint32_t local) {

@@ -300,7 +300,12 @@ TEST(VllmResponse, LogprobsThatAreNoNumbersBecomeTheLowest) {
     add_logprob(*response.mutable_outputs(), odd, 1, 5);
     ASSERT_TRUE(run.feed(response));
     EXPECT_EQ(run.sink.logprobs[0].logprob, -9999.0F);
-    EXPECT_EQ(run.sink.logprobs[0].candidates[0].logprob, -9999.0F);
+    EXPECT_EQ(run.sink.logprobs[0].missing, !std::isfinite(odd));
+    if (std::isfinite(odd)) {
+      EXPECT_EQ(run.sink.logprobs[0].candidates[0].logprob, -9999.0F);
+    } else {
+      EXPECT_TRUE(run.sink.logprobs[0].candidates.empty());
+    }
   }
   OneStream run(request);
   Response response = output({5});

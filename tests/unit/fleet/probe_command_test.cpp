@@ -35,7 +35,8 @@ TEST(ProbeCommand, PrintsEverythingAsOneLineOfJson) {
   info.total_kv_blocks = 80;
   info.max_running_requests = 8;
   info.max_batched_tokens = 2048;
-  info.supports_lora = true;
+  info.capabilities = {engine::Capability::Lora, engine::Capability::PromptLogprobs};
+  info.lora_adapters = {"sql"};
   info.tool_call_parser = "qwen3_xml";
   info.reasoning_parser = "none";
   info.kv_event_sources = {{.endpoint = "tcp://*:5557",
@@ -54,8 +55,11 @@ TEST(ProbeCommand, PrintsEverythingAsOneLineOfJson) {
   EXPECT_EQ(json::dump(*document->find("aliases")), R"(["a","b"])");
   EXPECT_EQ(*document->find("max_model_len")->as_int(), 1024);
   EXPECT_EQ(*document->find("total_kv_blocks")->as_int(), 80);
-  EXPECT_TRUE(*document->find("supports_lora")->as_bool());
-  EXPECT_FALSE(*document->find("supports_multimodal")->as_bool());
+  const json::Array& capabilities = *document->find("capabilities")->as_array();
+  ASSERT_EQ(capabilities.size(), 2U);
+  EXPECT_EQ(*capabilities[0].as_string(), "prompt_logprobs");
+  EXPECT_EQ(*capabilities[1].as_string(), "lora");
+  EXPECT_EQ(*document->find("lora_adapters")->as_array()->front().as_string(), "sql");
   EXPECT_EQ(json::dump(*document->find("kv_event_sources")),
             R"([{"data_parallel_rank":0,"endpoint":"tcp://127.0.0.1:5557","replay_endpoint":"",)"
             R"("topic":"kv","buffer_steps":10}])");
