@@ -116,8 +116,8 @@ def test_fifty_answers_equal_the_engines_own(engine, server):
         return case, [summary(httpx.post(base + path, json=body, timeout=180))
                       for base in (engine.url, server.base_url)]
 
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(both, cases()))
+    # One after the other: what shares a batch moves the last bits, and near ties with them.
+    results = [both(case) for case in cases()]
     assert len(results) == 50
     different = [(case, *answers) for case, answers in results if answers[0] != answers[1]]
     assert not different
@@ -199,7 +199,8 @@ def test_a_leaving_client_stops_the_engines_request(engine, server):
     with httpx.stream("POST", f"{server.base_url}/v1/chat/completions", timeout=60, json={
             "model": MODEL, "stream": True, "max_tokens": 900, "ignore_eos": True,
             "messages": [{"role": "user", "content": "Write a very long story"}]}) as answer:
-        next(answer.iter_bytes())
+        chunks = answer.iter_bytes()  # kept: httpx closes the connection with its iterator
+        next(chunks)
         wait_until(lambda: running(engine) == 1, 10, "the running request")
     left = time.monotonic()
     wait_until(lambda: running(engine) == 0, 10, "the engine to stop", interval=0.05)
