@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,6 +14,15 @@
 #include "fleet/worker.hpp"
 
 namespace fairlead::fleet {
+
+/// Largest text that `parse_card` accepts.
+inline constexpr std::size_t kMaxCardBytes = 1024 * 1024;
+
+/// A model file that a card states the digest of. Where the file lies does not matter.
+struct CardFile {
+  std::string name;      ///< `tokenizer`, `model_info`, …, or `extra_files/NAME`.
+  std::string checksum;  ///< As the card has it.
+};
 
 /// What is said about one worker, or about one adapter of it, before it is probed: a model card of
 /// a discovery source, or what the flags say. Empty and zero mean that the engine's own answer
@@ -36,6 +46,7 @@ struct Card {
   std::string lora_name;         ///< Adapter cards: the adapter; empty on base cards.
   std::string model_suffix;      ///< Adapter cards: distinguishes them; empty on base cards.
   std::optional<std::uint32_t> max_gpu_lora_count;  ///< Adapter slots.
+  std::vector<CardFile> files;  ///< In the order of their names, for the checksum.
 
   /// `{namespace}/{component}/{endpoint}/{instance}[/{suffix}]`: one immutable incarnation.
   std::string key() const;
@@ -43,13 +54,13 @@ struct Card {
   std::string base_key() const;
   /// True for the card of an adapter.
   bool is_adapter() const { return !lora_name.empty(); }
-  /// Digest of everything that interchangeable workers must share: names, files, lengths, role and
-  /// needs; not capabilities, address or parsers (discovery spec §4.2).
+  /// Digest of everything that interchangeable workers must share: names, files, sampling defaults,
+  /// lengths, role and needs; not identity, capabilities, address, parsers or adapters.
   std::string checksum() const;
 };
 
-/// Reads a card's JSON. `default_instance` names the instance when the card does not. Errors name
-/// the field.
+/// Reads a card's JSON. `default_instance` names the instance of a base card that does not. Unknown
+/// members are ignored. Errors are `InvalidRequest` and name the field, also as their `param`.
 Result<Card> parse_card(std::string_view text, std::string_view default_instance);
 
 }  // namespace fairlead::fleet
