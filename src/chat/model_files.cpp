@@ -145,7 +145,7 @@ std::optional<double> as_number(const json::Value* value) {
 }
 
 // vLLM takes these keys of generation_config.json as its server-wide defaults, and nothing else
-// (`do_sample` among them is ignored).
+// (`do_sample` among them is ignored); `extra_args` is this program's addition.
 SamplingDefaults read_defaults(const json::Value& config) {
   SamplingDefaults out;
   out.temperature = as_number(config.find("temperature"));
@@ -156,6 +156,9 @@ SamplingDefaults read_defaults(const json::Value& config) {
     out.top_k = static_cast<std::int64_t>(*top_k);
   }
   out.max_new_tokens = as_count(config.find("max_new_tokens"));
+  if (const json::Value* extra = config.find("extra_args"); extra && extra->as_object()) {
+    out.extra_args = *extra;
+  }
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace fairlead::chat {
@@ -15,7 +16,7 @@ namespace fairlead::chat {
 class ChatTemplate;
 
 /// Sampling values of a model's `generation_config.json`, as `vllm serve` applies them to requests
-/// that do not say otherwise.
+/// that do not say otherwise; and `extra_args`, which vLLM has in its default sampling parameters.
 struct SamplingDefaults {
   std::optional<double> temperature;            ///< `temperature`.
   std::optional<double> top_p;                  ///< `top_p`.
@@ -23,6 +24,7 @@ struct SamplingDefaults {
   std::optional<double> min_p;                  ///< `min_p`.
   std::optional<double> repetition_penalty;     ///< `repetition_penalty`.
   std::optional<std::uint32_t> max_new_tokens;  ///< `max_new_tokens`: caps the default length.
+  json::Value extra_args = {};  ///< `extra_args`, the engine's own arguments; object or null.
 };
 
 /// Everything about a model that is not weights.

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "engine/extra_args.hpp"
+
 namespace fairlead::cli {
 namespace {
 
@@ -56,9 +58,17 @@ Result<> set_member(std::string_view key, const json::Value& value,
     defaults.max_new_tokens = static_cast<std::uint32_t>(integer);
     return set;
   }
+  if (key == "extra_args") {
+    const json::Object* object = value.as_object();
+    if (!object) {
+      return fail(ErrorCode::InvalidRequest, "`extra_args` must be an object");
+    }
+    engine::overlay_members(defaults.extra_args, *object);
+    return {};
+  }
   return fail(ErrorCode::InvalidRequest,
               fmt::format("unknown key `{}`; known are temperature, top_p, top_k, min_p, "
-                          "repetition_penalty, max_tokens",
+                          "repetition_penalty, max_tokens, extra_args",
                           key));
 }
 

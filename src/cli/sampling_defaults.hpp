@@ -6,8 +6,9 @@
 
 namespace fairlead::cli {
 
-/// Lets the members of `--default-sampling-params` win over a model's own defaults; null changes
-/// nothing. Errors name the member and the rule.
+/// Lets the members of `--default-sampling-params`, or of a card's defaults, win over what is
+/// there; those of `extra_args` one by one. Null changes nothing. Errors name the member and the
+/// rule.
 Result<> overlay_sampling(const json::Value& params, chat::SamplingDefaults& defaults);
 
 }  // namespace fairlead::cli

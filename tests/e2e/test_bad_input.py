@@ -105,7 +105,7 @@ def test_malformed_bodies(server, body, words):
     ({"response_format": {"type": "json_object"}}, "response_format"),
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
     ({"audio": {}}, "audio"),
-    ({"vllm_xargs": {"a": 1}}, "vllm_xargs"),
+    ({"vllm_xargs": {"a": None}}, "vllm_xargs.a"),
     ({"chat_template_kwargs": "x"}, "chat_template_kwargs"),
     ({"stop_token_ids": [-1]}, "stop_token_ids"),
     ({"stop_token_ids": [99999999]}, "stop_token_ids"),

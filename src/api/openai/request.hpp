@@ -62,6 +62,7 @@ struct RequestBody {
   std::optional<std::uint64_t> worker_id;           ///< Pinned by the client.
   std::optional<std::uint32_t> data_parallel_rank;  ///< Pinned by the client.
   bool annotate_request_id = false;                 ///< Send the internal id as an SSE event first.
+  json::Object vllm_xargs;                          ///< Extra arguments of the engine, checked.
 
   json::Value messages;                 ///< Chat: an array of checked messages, not empty.
   json::Value documents;                ///< Chat: an array of objects, or null.
@@ -87,6 +88,13 @@ inline constexpr std::size_t kMaxBadWordsSize = 65536;
 inline constexpr std::size_t kMaxBiases = 16384;
 /// Most ids in `allowed_token_ids` × choices: each choice carries the list to the engine.
 inline constexpr std::size_t kMaxAllowedIds = std::size_t{1} << 22;
+
+/// Most bytes of `vllm_xargs` as compact JSON.
+inline constexpr std::size_t kMaxXargsBytes = 65536;
+/// Most strings, numbers and booleans in `vllm_xargs`, elements of arrays included.
+inline constexpr std::size_t kMaxXargsValues = 16384;
+/// Most of them × choices: each choice carries them to the engine.
+inline constexpr std::size_t kMaxXargsTotal = std::size_t{1} << 19;
 
 /// Parses and checks a body. Every error is the client's, names the field (`param`) and says the
 /// rule.

@@ -109,7 +109,7 @@ struct FieldTable {
       {"use_beam_search", kBoth, &P::only_false},
       {"user", kBoth, &P::accept_string},
       {"verbosity", kChat, &P::only_null},
-      {"vllm_xargs", kBoth, &P::only_empty},
+      {"vllm_xargs", kBoth, &P::read_vllm_xargs},
       {"watermarking", kBoth, &P::only_true},
       {"web_search_options", kChat, &P::only_null},
   });

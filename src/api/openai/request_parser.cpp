@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/extra_args.hpp"
+
 namespace fairlead::api::openai {
 namespace {
 
@@ -45,6 +47,10 @@ void RequestParser::on_member(std::string_view key) {
   if (const Field* field = find_field(key, where_)) {
     (this->*field->read)(field->name);
     return;
+  }
+  // Dropping one of these could hide that a client tried; nothing is dropped, whatever the options.
+  if (engine::is_connector_argument(key) && reader_.type() != JsonType::Null) {
+    return unsupported(key.substr(0, 128), "only the server sets it");
   }
   // A body of nothing but unknown keys must not become an answer of megabytes.
   constexpr std::size_t kMaxNamed = 64;
@@ -94,6 +100,9 @@ Result<> RequestParser::check_whole() {
     return bad(fmt::format("`allowed_token_ids` must hold at most {} ids for {} choices",
                            kMaxAllowedIds / choices, choices),
                "allowed_token_ids");
+  }
+  if (Result<> total = check_xargs_total(choices); !total) {
+    return total;
   }
   if (max_completion_tokens_) {
     body_.max_tokens = max_completion_tokens_;

@@ -75,6 +75,7 @@ class RequestParser {
   void read_session_id(std::string_view name);
   void read_request_id(std::string_view name);
   void read_nvext(std::string_view name);
+  void read_vllm_xargs(std::string_view name);
   void read_documents(std::string_view name);
   void read_template_kwargs(std::string_view name);
   void read_add_generation_prompt(std::string_view name);
@@ -118,6 +119,7 @@ class RequestParser {
 
   void on_member(std::string_view key);
   Result<> check_whole();
+  Result<> check_xargs_total(std::size_t choices) const;
 
   JsonReader& reader_;
   const ApiOptions& options_;
@@ -134,6 +136,7 @@ class RequestParser {
   std::optional<std::uint64_t> backend_instance_id_;
   std::optional<std::uint64_t> decode_worker_id_;
   std::string nvext_salt_;
+  std::size_t xargs_values_ = 0;  // scalars in `vllm_xargs`
 };
 
 }  // namespace fairlead::api::openai

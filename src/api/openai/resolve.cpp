@@ -6,6 +6,7 @@
 #include <span>
 
 #include "api/openai/prepare.hpp"
+#include "engine/extra_args.hpp"
 
 namespace fairlead::api::openai {
 namespace {
@@ -244,6 +245,8 @@ Result<serving::GenerationSpec> resolve(const RequestBody& body, const ServedMod
   if (Result<> added = add_bad_words(body, *assets.tokenizer, spec.request.sampling); !added) {
     return std::unexpected(added.error());
   }
+  spec.request.extra_args = engine::merge_extra_args(assets.defaults.extra_args, body.vllm_xargs);
+  spec.request.extra_args_required = !body.vllm_xargs.empty();
   spec.request.stop = stops_of(body, assets);
   spec.request.stop.max_tokens = *limit;
   spec.request.cache_salt = body.cache_salt;

@@ -128,7 +128,6 @@ TEST(RequestParsing, FieldsOfLaterFeaturesAreRefusedByName) {
       {R"("response_format":{"type":"json_object"})", "response_format", "json_object", code},
       {R"("structured_outputs":{"regex":"a"})", "structured_outputs", "not supported", code},
       {R"("guided_json":{})", "guided_json", "not supported", code},
-      {R"("vllm_xargs":{"a":1})", "vllm_xargs", "not supported", code},
       {R"("prompt_logprobs":1)", "prompt_logprobs", "not supported", code},
       {R"("logprob_token_ids":[1])", "logprob_token_ids", "not supported", code},
       {R"("return_token_ids":true)", "return_token_ids", "not supported", code},

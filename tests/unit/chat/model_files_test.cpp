@@ -55,7 +55,7 @@ TEST(ModelFiles, SamplingDefaultsComeFromTheGenerationConfig) {
       .write(
           "generation_config.json",
           R"({"temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.0, "repetition_penalty": 1.05,
-                 "max_new_tokens": 2048, "do_sample": true, "eos_token_id": 2})")
+                 "max_new_tokens": 2048, "extra_args": {"a": [1]}, "do_sample": true, "eos_token_id": 2})")
       .write("other/generation_config.json", R"({"temperature": 0.2, "eos_token_id": 3})");
   const auto own = load_model_assets({folder.path().string()});
   ASSERT_TRUE(own);
@@ -65,6 +65,7 @@ TEST(ModelFiles, SamplingDefaultsComeFromTheGenerationConfig) {
   EXPECT_EQ(own->defaults.min_p, 0.0);
   EXPECT_EQ(own->defaults.repetition_penalty, 1.05);
   EXPECT_EQ(own->defaults.max_new_tokens, 2048u);
+  EXPECT_EQ(json::dump(own->defaults.extra_args), R"({"a":[1]})");
   const auto none = load_model_assets({folder.path().string(), "none"});
   ASSERT_TRUE(none);
   EXPECT_EQ(none->defaults.temperature, std::nullopt);

@@ -177,7 +177,9 @@ TEST(ServeOptions, EachWrongCombinationHasOneClearLine) {
        "--default-sampling-params: not a JSON object"},
       {{"--direct", "--engine-url", "h:1", "--default-sampling-params", R"({"temprature":1})"},
        "--default-sampling-params: unknown key `temprature`; known are temperature, top_p, top_k, "
-       "min_p, repetition_penalty, max_tokens"},
+       "min_p, repetition_penalty, max_tokens, extra_args"},
+      {{"--direct", "--engine-url", "h:1", "--default-sampling-params", R"({"extra_args":[1]})"},
+       "--default-sampling-params: `extra_args` must be an object"},
       {{"--direct", "--engine-url", "h:1", "--default-sampling-params", R"({"top_p":2})"},
        "--default-sampling-params: `top_p` must be a number from 0 to 1"},
   };
