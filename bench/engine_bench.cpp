@@ -14,10 +14,8 @@
 
 // The translation between this program's requests and vLLM's messages, per request and per token.
 
+namespace fairlead::engine {
 namespace {
-
-using namespace fairlead;
-using namespace fairlead::engine;
 
 class CountingSink final : public TokenSink {
  public:
@@ -114,3 +112,4 @@ void write_request(benchmark::State& state) {
 BENCHMARK(write_request)->ArgName("prompt")->Arg(100)->Arg(8'000)->Arg(60'000);
 
 }  // namespace
+}  // namespace fairlead::engine

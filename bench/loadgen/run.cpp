@@ -96,7 +96,7 @@ class Run {
       failure_ = stream.error().message;
       co_return;
     }
-    Connection connection(std::move(*stream), false, [&](Connection&, Outcome outcome) {
+    Connection connection(std::move(*stream), false, [&](Connection&, const Outcome& outcome) {
       failure_ = outcome.problem;
       reference_ = outcome.text;
       done.set();

@@ -17,7 +17,6 @@
 namespace fairlead::engine {
 namespace {
 
-using net::grpc::Status;
 using net::grpc::StatusCode;
 using ::testing::ElementsAre;
 using testing::FakeServer;
@@ -85,7 +84,7 @@ std::vector<std::string> whole_stream() {
 }
 
 class VllmClient : public ::testing::Test {
- protected:
+ public:
   ~VllmClient() override {
     in_turn([this] {
       stream.reset();
@@ -93,6 +92,7 @@ class VllmClient : public ::testing::Test {
     });
   }
 
+ protected:
   void in_turn(const std::function<void()>& job) {
     bool done = false;
     reactor.post([&] {

@@ -11,7 +11,6 @@ namespace fairlead::serving {
 namespace {
 
 using net::testing::run_task;
-using net::testing::run_until;
 
 TEST(CpuPool, ReturnsResultsToTheReactor) {
   net::Reactor reactor;

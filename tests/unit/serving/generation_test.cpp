@@ -103,7 +103,7 @@ class GenerationTest : public ::testing::Test {
         registry_("fairlead_frontend", 1),
         service_(
             reactor_,
-            [this](engine::ClientOptions options) {
+            [this](const engine::ClientOptions& options) {
               return std::make_unique<FakeClient>(engines_, options.authority);
             },
             router_, pool_, registry_, options(),

@@ -140,7 +140,9 @@ TEST(Tokenizer, ReadsMergesInBothNotationsAndAnyMemberOrder) {
   const std::string tail = R"(,"vocab":{"a":0,"b":1,"ab":2},"dropout":null,"unk_token":null},
       "pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true}})";
   for (const std::string merges : {R"(["a b"])", R"([["a","b"]])", R"(["#version: 0.2","a b"])"}) {
-    const auto tokenizer = make(head + merges + tail);
+    std::string text = head;
+    text.append(merges).append(tail);
+    const auto tokenizer = make(text);
     ASSERT_NE(tokenizer, nullptr);
     EXPECT_EQ(encode(*tokenizer, "ab"), std::vector<TokenId>{2}) << merges;
   }

@@ -18,9 +18,10 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 class FileSourceTest : public ::testing::Test {
- protected:
+ public:
   ~FileSourceTest() override { stop(); }
 
+ protected:
   void start(FileSourceOptions options = {}) {
     options.folder.path = files.path;
     options.absent_interval = milliseconds(10);
