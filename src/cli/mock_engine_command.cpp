@@ -11,7 +11,6 @@
 #include "base/log.hpp"
 #include "cli/command.hpp"
 #include "cli/commands.hpp"
-#include "cli/engine_list.hpp"
 #include "cli/process.hpp"
 #include "mock/mock_engine.hpp"
 #include "net/reactor.hpp"
@@ -21,8 +20,7 @@ namespace fairlead::cli {
 namespace {
 
 // Options of the command that the engine does not know.
-constexpr std::array<std::string_view, 4> kOwn{"config", "log-level", "backend",
-                                               "extra-engine-args"};
+constexpr std::array<std::string_view, 3> kOwn{"config", "log-level", "extra-engine-args"};
 
 Result<> set(mock::MockOptions& options, const Settings& settings, std::string_view name,
              std::string_view value) {
@@ -36,9 +34,6 @@ Result<> set(mock::MockOptions& options, const Settings& settings, std::string_v
 }  // namespace
 
 Result<mock::MockOptions> mock_options(const Settings& settings) {
-  if (const auto backend = parse_backend("--backend", settings.text("backend")); !backend) {
-    return std::unexpected(backend.error());
-  }
   mock::MockOptions options;
   if (settings.given("extra-engine-args")) {
     if (Result<> done =

@@ -19,7 +19,7 @@ net::Task<> start_all(std::vector<std::unique_ptr<mock::MockEngine>>& engines,
       started.set_value(std::unexpected(bound.error()));
       co_return;
     }
-    addresses.push_back(bound->grpc.to_string());
+    addresses.push_back(bound->engine.to_string());
   }
   started.set_value(std::move(addresses));
 }

@@ -48,11 +48,18 @@ constexpr auto kMock = std::to_array<OptionSpec>({
     row(kPlace, "debug-listen", Text, "HOST:PORT", "",
         "Where /debug/state and /debug/kv are served"),
 
-    row(kAnswers, "backend", Text, "NAME", "vllm", "What engine to play: vllm (its native gRPC)"),
+    with_choices(row(kAnswers, "backend", Text, "NAME", "vllm",
+                     "What engine to play: vllm (its native gRPC), or vllm-http (generation by "
+                     "token ids over HTTP)"),
+                 "vllm,vllm-http"),
+    with_choices(row(kAnswers, "http-flavor", Text, "NAME", "rust-0.33",
+                     "Whose HTTP server to play with `--backend vllm-http`"),
+                 "rust-0.33,rust-0.32,python-0.32"),
     row(kAnswers, "model", Text, "NAME", "mocker-model", "Name that the model is served under"),
     row(kAnswers, "model-id", Text, "ID", "",
         "Path or hub id that the engine reports; by default the name"),
     row(kAnswers, "alias", List, "NAME", "", "Further public names"),
+    row(kAnswers, "lora", List, "NAME", "", "A loaded LoRA adapter; its answers are its own"),
     row(kAnswers, "instance-id", Text, "ID", "", "Reported identity; by default new per start"),
     row(kAnswers, "seed", Integer, "N", "42", "Seed of the tokens of `--reply formula`"),
     row(kAnswers, "reply", Text, "KIND", "formula",
@@ -61,6 +68,11 @@ constexpr auto kMock = std::to_array<OptionSpec>({
     row(kAnswers, "vocab-size", Integer, "N", "0", "Token ids are below it; 0 accepts any"),
     row(kAnswers, "eos-token-id", List, "ID", "", "Ends of text; the first is the primary one"),
     row(kAnswers, "max-logprobs", Integer, "N", "20", "Most candidates per token"),
+    row(kAnswers, "refuse-temperature", Bool, "", "false",
+        "Refuse every request that sets a temperature, as some diffusion models do"),
+    row(kAnswers, "canvas-eos", Integer, "N", "",
+        "Put the EOS id at place N (from 0) of every answer and go on: neither it nor a stop "
+        "token of the same id ends the answer"),
     with_alias(
         with_choices(row(kAnswers, "role", Text, "ROLE", "aggregated", "Part in prefill/decode"),
                      "aggregated,prefill,decode"),
@@ -109,7 +121,8 @@ constexpr auto kMock = std::to_array<OptionSpec>({
         "Play a generation of the interface: vllm-0.33, vllm-0.32, vllm-0.28, vllm-generate"),
     row(kFaults, "fault", List, "KIND[:ARG]", "",
         "Misbehave: refuse, stall-open[:all], stall-after:N, reset-after:N, end-after:N, "
-        "error-after:N:STATUS, slow:MS, drop-event:P, not-serving"),
+        "error-after:N:STATUS, slow:MS, drop-event:P, not-serving, logprobs-null, "
+        "logprobs-empty, logprobs-short, logprob-nan:N, logprob-unsampled:N, cumulative"),
 });
 
 }  // namespace

@@ -95,6 +95,7 @@ Answer state_answer(const EngineState& state) {
   json.key("aborted_total").unsigned_integer(counts.aborted_total);
   json.key("faulted_total").unsigned_integer(counts.faulted_total);
   json.key("abort_calls_total").unsigned_integer(state.abort_calls_total);
+  json.key("requests_with_extra_args").unsigned_integer(state.requests_with_extra_args);
   json.key("last_aborted_ids").begin_array();
   for (const std::string& id : state.aborted_ids) {
     json.string(id);
@@ -106,6 +107,26 @@ Answer state_answer(const EngineState& state) {
   write_faults(json, state);
   write_received(json, state);
   json.end_object();
+  return answer;
+}
+
+Answer requests_answer(const EngineState& state) {
+  Answer answer;
+  json::Writer json(answer.body);
+  json.begin_object().key("requests_with_extra_args");
+  json.unsigned_integer(state.requests_with_extra_args).key("requests").begin_array();
+  for (const RequestRecord& record : state.records) {
+    const RenderedRecord rendered = state.render_record(record);
+    json.begin_object().key("request_id").string(record.request_id);
+    json.key("model").string(record.model).key("lora").string(record.lora);
+    json.key("stream").boolean(record.stream);
+    json.key("extra_args").raw(record.extra_args.empty() ? "null" : record.extra_args);
+    json.key("sampling").raw(rendered.sampling).key("logprobs").raw(rendered.logprobs);
+    json.key("refusal");
+    record.refusal.empty() ? json.null() : json.string(record.refusal);
+    json.end_object();
+  }
+  json.end_array().end_object();
   return answer;
 }
 
@@ -217,6 +238,9 @@ Answer answer(const EngineState& state, const DebugActions& actions,
   const std::string route = request.method + " " + request.path;
   if (route == "GET /debug/state") {
     return state_answer(state);
+  }
+  if (route == "GET /debug/requests") {
+    return requests_answer(state);
   }
   if (route == "GET /debug/kv") {
     return kv_answer(state);

@@ -13,7 +13,8 @@ struct DebugActions {
   std::function<bool()> reset_prefix_cache;                ///< False when requests run.
 };
 
-/// The debug port: `GET /debug/state`, `GET /debug/kv`, `GET` and `POST /debug/fault` with
+/// The debug port: `GET /debug/state`, `GET /debug/requests`, `GET /debug/kv`, `GET` and `POST
+/// /debug/fault` with
 /// `{"faults": ["KIND:ARG", ...]}`, `POST /debug/reset_prefix_cache`. The state must outlive the
 /// handler.
 net::http::Handler make_debug_handler(const EngineState& state, DebugActions actions);

@@ -14,6 +14,16 @@ namespace fairlead::mock {
 /// A point of monotonic time as the scheduler counts it.
 inline Nanos engine_time(net::TimePoint time) { return time.time_since_epoch(); }
 
+/// What the requests of one rank amounted to, since the start.
+struct TokenCounters {
+  std::uint64_t prompt_tokens = 0;     ///< Prompts of requests that began to answer.
+  std::uint64_t cached_tokens = 0;     ///< Of these, found in the prefix cache.
+  std::uint64_t generated_tokens = 0;  ///< Generated.
+  std::uint64_t stopped = 0;           ///< Requests that ended by a stop.
+  std::uint64_t full = 0;              ///< Requests that ended by their length.
+  std::uint64_t aborted = 0;           ///< Requests that were aborted, or left by their client.
+};
+
 /// One rank of a simulated engine inside a reactor: runs the scheduler's steps when they are due
 /// and publishes the events of the cache. Steps that take no time are run many per turn, but never
 /// so many that the reactor's other work waits long.
@@ -42,6 +52,8 @@ class EngineCore final : private net::Flushable, private net::IoHandler {
   const Scheduler& scheduler() const { return scheduler_; }
   /// The cache, for its counts and content.
   const BlockPool& pool() const { return *pool_; }
+  /// What its requests amounted to; whoever runs them counts.
+  TokenCounters& counters() { return counters_; }
   /// The publisher, or null.
   KvPublisher* publisher() { return publisher_.get(); }
 
@@ -57,6 +69,7 @@ class EngineCore final : private net::Flushable, private net::IoHandler {
   std::unique_ptr<BlockPool> pool_;
   std::unique_ptr<KvPublisher> publisher_;
   Scheduler scheduler_;
+  TokenCounters counters_;
   int timer_fd_;
   bool frozen_ = false;
   bool late_ = false;       // the last step has just ended: the next begins where it ended

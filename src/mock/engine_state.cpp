@@ -1,14 +1,26 @@
 #include "mock/engine_state.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 
 namespace fairlead::mock {
 namespace {
 
 constexpr std::size_t kMaxReceived = 64;
 constexpr std::size_t kMaxReceivedBytes = 64 * 1024 * 1024;
+constexpr std::size_t kMaxRecords = 1000;
+constexpr std::size_t kMaxRecordBytes = 16 * 1024 * 1024;
+
+std::size_t size_of(const RequestRecord& record) {
+  return record.request_id.size() + record.model.size() + record.extra_args.size() +
+         record.sampling.size() + record.refusal.size();
+}
 
 }  // namespace
+
+std::string lora_path(std::string_view lora) { return fmt::format("/adapters/{}", lora); }
 
 void EngineState::record(std::string_view method, const net::http::HeaderList& headers,
                          std::string_view message) {
@@ -18,6 +30,18 @@ void EngineState::record(std::string_view method, const net::http::HeaderList& h
          (received_bytes > kMaxReceivedBytes && received.size() > 1)) {
     received_bytes -= received.front().message.size();
     received.pop_front();
+  }
+}
+
+void EngineState::add_record(RequestRecord record) {
+  if (record.refusal.empty() && !record.extra_args.empty()) {
+    ++requests_with_extra_args;
+  }
+  record_bytes += size_of(record);
+  records.push_back(std::move(record));
+  while (records.size() > kMaxRecords || (record_bytes > kMaxRecordBytes && records.size() > 1)) {
+    record_bytes -= size_of(records.front());
+    records.pop_front();
   }
 }
 
@@ -58,6 +82,17 @@ MockCounts EngineState::counts() const {
   counts.aborted_total = aborted_total;
   counts.faulted_total = faulted_total;
   return counts;
+}
+
+Check check_admission(const EngineState& state) {
+  const std::size_t most = state.options.max_concurrent_requests;
+  if (most > 0 && state.active >= most) {
+    return Refusal{Refusal::Kind::Exhausted, "too many concurrent requests", {}};
+  }
+  if (state.paused) {
+    return Refusal{Refusal::Kind::Unavailable, "generation is paused", {}};
+  }
+  return std::nullopt;
 }
 
 }  // namespace fairlead::mock

@@ -14,6 +14,7 @@
 #include "mock/mock_engine.hpp"
 #include "mock/options.hpp"
 #include "mock/reply.hpp"
+#include "mock/request_checks.hpp"
 #include "net/event.hpp"
 #include "net/http.hpp"
 
@@ -36,6 +37,26 @@ struct ReceivedRequest {
   std::string message;            ///< The serialized request.
 };
 
+/// What one request asked for, briefer than the request itself.
+struct RequestRecord {
+  std::string request_id;  ///< As sent, or made.
+  std::string model;       ///< As sent; empty = none was named.
+  std::string lora;        ///< Adapter; empty = base model.
+  bool stream = false;     ///< A stream was wanted.
+  std::string extra_args;  ///< JSON of the extra arguments that were taken; empty = none.
+  std::string sampling;    ///< Sampling fields as received, in the interface's own form.
+  std::string refusal;     ///< Why it was refused; empty = it was not.
+};
+
+/// A record's fields as JSON objects.
+struct RenderedRecord {
+  std::string sampling = "{}";  ///< Sampling fields as received.
+  std::string logprobs = "{}";  ///< What of log-probabilities was asked for.
+};
+
+/// Where a loaded adapter is said to come from.
+std::string lora_path(std::string_view lora);
+
 /// What the services of one simulated engine share. Belongs to the engine's reactor.
 struct EngineState {
   /// An engine without ranks; its owner adds them.
@@ -46,20 +67,26 @@ struct EngineState {
   ReplySource replies;                             ///< Deals out answers.
   std::vector<std::unique_ptr<EngineCore>> cores;  ///< One per rank.
   std::string instance_id;                         ///< New with every start.
+  std::int64_t started_at = 0;                     ///< Unix time in seconds.
   bool paused = false;                             ///< By PauseGeneration.
 
-  std::uint64_t requests_total = 0;      ///< Generate calls received.
-  std::uint64_t rejected_total = 0;      ///< Refused before they were queued.
-  std::uint64_t finished_total = 0;      ///< Ended by themselves.
-  std::uint64_t aborted_total = 0;       ///< Cancelled or aborted.
-  std::uint64_t faulted_total = 0;       ///< Ended by a fault.
-  std::uint64_t abort_calls_total = 0;   ///< Abort calls received.
-  std::size_t held = 0;                  ///< Requests that `stall-open` holds.
-  std::size_t active = 0;                ///< Live generations.
-  std::deque<ReceivedRequest> received;  ///< The latest Generate calls, newest last.
-  std::size_t received_bytes = 0;        ///< Their messages together.
-  std::deque<std::string> aborted_ids;   ///< Ids of the latest Abort calls, newest last.
+  std::uint64_t requests_total = 0;            ///< Generate calls received.
+  std::uint64_t rejected_total = 0;            ///< Refused before they were queued.
+  std::uint64_t finished_total = 0;            ///< Ended by themselves.
+  std::uint64_t aborted_total = 0;             ///< Cancelled or aborted.
+  std::uint64_t faulted_total = 0;             ///< Ended by a fault.
+  std::uint64_t abort_calls_total = 0;         ///< Abort calls received.
+  std::uint64_t requests_with_extra_args = 0;  ///< Accepted ones with extra arguments.
+  std::size_t held = 0;                        ///< Requests that `stall-open` holds.
+  std::size_t active = 0;                      ///< Live generations.
+  std::deque<ReceivedRequest> received;        ///< The latest Generate calls, newest last.
+  std::size_t received_bytes = 0;              ///< Their messages together.
+  std::deque<std::string> aborted_ids;         ///< Ids of the latest Abort calls, newest last.
   IntrusiveList<AbortableRequest, AbortableRequest> generations;  ///< All live ones.
+  std::deque<RequestRecord> records;  ///< Of the latest Generate calls, newest last.
+  std::size_t record_bytes = 0;       ///< Of their extra arguments and sampling fields.
+  /// Renders what a record holds in the interface's own form.
+  std::function<RenderedRecord(const RequestRecord&)> render_record;
   /// Renders the message of a received request as JSON.
   std::function<std::string(const ReceivedRequest&)> render_message;
 
@@ -68,6 +95,8 @@ struct EngineState {
   /// Records a Generate call, within bounds.
   void record(std::string_view method, const net::http::HeaderList& headers,
               std::string_view message);
+  /// Keeps a record, within bounds.
+  void add_record(RequestRecord record);
   /// Aborts every live generation of this id.
   void abort(std::string_view request_id);
   /// Aborts every live generation.
@@ -77,5 +106,24 @@ struct EngineState {
   /// Counts of all ranks.
   MockCounts counts() const;
 };
+
+/// A request that `stall-open` holds, as long as its client stays.
+class HeldRequest {
+ public:
+  /// The state must outlive it.
+  explicit HeldRequest(EngineState& state) : state_(state) { ++state_.held; }
+  HeldRequest(const HeldRequest&) = delete;
+  HeldRequest& operator=(const HeldRequest&) = delete;
+  ~HeldRequest() {
+    --state_.held;
+    ++state_.aborted_total;
+  }
+
+ private:
+  EngineState& state_;
+};
+
+/// Whether the engine takes a further request now.
+Check check_admission(const EngineState& state);
 
 }  // namespace fairlead::mock

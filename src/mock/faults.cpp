@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -17,7 +18,7 @@ struct Row {
   std::string_view arguments;  // as shown in errors; empty = none
 };
 
-constexpr std::array<Row, 9> kRows = {{
+constexpr std::array<Row, 15> kRows = {{
     {"refuse", FaultKind::Refuse, ""},
     {"stall-open", FaultKind::StallOpen, "[:all]"},
     {"stall-after", FaultKind::StallAfter, ":N"},
@@ -27,6 +28,39 @@ constexpr std::array<Row, 9> kRows = {{
     {"slow", FaultKind::Slow, ":MS"},
     {"drop-event", FaultKind::DropEvent, ":P"},
     {"not-serving", FaultKind::NotServing, ""},
+    {"logprobs-null", FaultKind::LogprobsNull, ""},
+    {"logprobs-empty", FaultKind::LogprobsEmpty, ""},
+    {"logprobs-short", FaultKind::LogprobsShort, ""},
+    {"logprob-nan", FaultKind::LogprobNan, ":N"},
+    {"logprob-unsampled", FaultKind::LogprobUnsampled, ":N"},
+    {"cumulative", FaultKind::Cumulative, ""},
+}};
+
+constexpr int kFirstHttpStatus = 400;
+
+struct StatusPair {
+  net::grpc::StatusCode grpc;
+  int http;
+};
+
+// As gRPC's guide pairs them; the first of a kind is the one that is said.
+constexpr std::array<StatusPair, 16> kStatuses = {{
+    {net::grpc::StatusCode::Unavailable, 503},
+    {net::grpc::StatusCode::Internal, 500},
+    {net::grpc::StatusCode::ResourceExhausted, 429},
+    {net::grpc::StatusCode::InvalidArgument, 400},
+    {net::grpc::StatusCode::NotFound, 404},
+    {net::grpc::StatusCode::DeadlineExceeded, 504},
+    {net::grpc::StatusCode::Unimplemented, 501},
+    {net::grpc::StatusCode::PermissionDenied, 403},
+    {net::grpc::StatusCode::Unauthenticated, 401},
+    {net::grpc::StatusCode::Aborted, 409},
+    {net::grpc::StatusCode::Cancelled, 499},
+    {net::grpc::StatusCode::FailedPrecondition, 400},
+    {net::grpc::StatusCode::OutOfRange, 400},
+    {net::grpc::StatusCode::AlreadyExists, 409},
+    {net::grpc::StatusCode::Unknown, 500},
+    {net::grpc::StatusCode::DataLoss, 500},
 }};
 
 template <class T>
@@ -46,17 +80,24 @@ std::optional<int> status_code(std::string_view text) {
     }
   }
   const auto code = number<int>(text);
-  return code && *code >= 1 && *code <= 16 ? code : std::nullopt;
+  const bool known = code && ((*code >= 1 && *code <= 16) || (*code >= 400 && *code <= 599));
+  return known ? code : std::nullopt;
 }
 
 bool parse_arguments(Fault& fault, std::string_view text) {
   switch (fault.kind) {
     case FaultKind::Refuse:
-    case FaultKind::NotServing: return text.empty();
+    case FaultKind::NotServing:
+    case FaultKind::LogprobsNull:
+    case FaultKind::LogprobsEmpty:
+    case FaultKind::LogprobsShort:
+    case FaultKind::Cumulative: return text.empty();
     case FaultKind::StallOpen: fault.all = text == "all"; return text.empty() || fault.all;
     case FaultKind::StallAfter:
     case FaultKind::ResetAfter:
-    case FaultKind::EndAfter: {
+    case FaultKind::EndAfter:
+    case FaultKind::LogprobNan:
+    case FaultKind::LogprobUnsampled: {
       const auto tokens = number<std::uint64_t>(text);
       fault.tokens = tokens.value_or(0);
       return tokens.has_value();
@@ -118,18 +159,44 @@ std::string format_fault(const Fault& fault) {
   }
   switch (fault.kind) {
     case FaultKind::Refuse:
-    case FaultKind::NotServing: return std::string(name);
+    case FaultKind::NotServing:
+    case FaultKind::LogprobsNull:
+    case FaultKind::LogprobsEmpty:
+    case FaultKind::LogprobsShort:
+    case FaultKind::Cumulative: return std::string(name);
     case FaultKind::StallOpen: return fmt::format("{}{}", name, fault.all ? ":all" : "");
     case FaultKind::StallAfter:
     case FaultKind::ResetAfter:
-    case FaultKind::EndAfter: return fmt::format("{}:{}", name, fault.tokens);
+    case FaultKind::EndAfter:
+    case FaultKind::LogprobNan:
+    case FaultKind::LogprobUnsampled: return fmt::format("{}:{}", name, fault.tokens);
     case FaultKind::ErrorAfter:
-      return fmt::format("{}:{}:{}", name, fault.tokens,
-                         net::grpc::status_name(static_cast<net::grpc::StatusCode>(fault.status)));
+      return fault.status >= kFirstHttpStatus
+                 ? fmt::format("{}:{}:{}", name, fault.tokens, fault.status)
+                 : fmt::format(
+                       "{}:{}:{}", name, fault.tokens,
+                       net::grpc::status_name(static_cast<net::grpc::StatusCode>(fault.status)));
     case FaultKind::Slow: return fmt::format("{}:{}", name, fault.delay.count());
     case FaultKind::DropEvent: return fmt::format("{}:{}", name, fault.probability);
   }
   return std::string(name);
+}
+
+int grpc_status(const Fault& fault) {
+  if (fault.status < kFirstHttpStatus) {
+    return fault.status;
+  }
+  const auto* pair = std::ranges::find(kStatuses, fault.status, &StatusPair::http);
+  return static_cast<int>(pair == kStatuses.end() ? net::grpc::StatusCode::Unknown : pair->grpc);
+}
+
+int http_status(const Fault& fault) {
+  if (fault.status >= kFirstHttpStatus) {
+    return fault.status;
+  }
+  const auto code = static_cast<net::grpc::StatusCode>(fault.status);
+  const auto* pair = std::ranges::find(kStatuses, code, &StatusPair::grpc);
+  return pair == kStatuses.end() ? 500 : pair->http;
 }
 
 const Fault* find_fault(std::span<const Fault> faults, FaultKind kind) {

@@ -29,7 +29,7 @@ class Encoder {
     key("block_size");
     writer_.integer(block_size_);
     key("lora_id");
-    event.key.lora.empty() ? writer_.nil() : writer_.integer(1);
+    event.key.lora.empty() ? writer_.nil() : writer_.integer(event.key.lora_id);
     key("medium");
     writer_.string(kMedium);
     key("lora_name");

@@ -13,9 +13,10 @@ namespace fairlead::mock {
 
 /// What belongs to a block's identity beside its tokens and its parent.
 struct CacheKey {
-  std::string salt;        ///< Separates tenants; part of the first block only. Empty = none.
-  std::string lora;        ///< Adapter name; part of every block. Empty = base model.
-  std::string session_id;  ///< Reported in events, not part of the identity. Empty = none.
+  std::string salt;           ///< Separates tenants; part of the first block only. Empty = none.
+  std::string lora;           ///< Adapter name; part of every block. Empty = base model.
+  std::string session_id;     ///< Reported in events, not part of the identity. Empty = none.
+  std::uint32_t lora_id = 0;  ///< The adapter's number, likewise.
 };
 
 /// Blocks of one sequence became readable from the cache.

@@ -8,7 +8,9 @@
 #include "base/json.hpp"
 #include "base/log.hpp"
 #include "mock/debug_api.hpp"
+#include "mock/engine_service.hpp"
 #include "mock/engine_state.hpp"
+#include "mock/vllm_http_service.hpp"
 #include "mock/vllm_service.hpp"
 #include "net/event.hpp"
 #include "net/http_server.hpp"
@@ -20,10 +22,11 @@ namespace {
 constexpr std::size_t kMaxUnsent = 1024 * 1024 * 1024;
 constexpr net::Duration kForever = std::chrono::hours(24 * 365);
 
-net::http::ServerLimits grpc_limits(const MockOptions& options) {
+net::http::ServerLimits engine_limits(const MockOptions& options) {
   net::http::ServerLimits limits;
-  // A message above 32 MiB is refused with a status, which needs the whole body.
-  limits.body_bytes = 64 * 1024 * 1024;
+  // 32 MiB are the bound of both interfaces. Over gRPC a larger message is refused with a status,
+  // which needs the whole body.
+  limits.body_bytes = (options.interface == Interface::Grpc ? 64 : 32) * 1024 * 1024;
   limits.max_streams = options.max_streams;
   limits.max_unsent_bytes = kMaxUnsent;
   limits.idle_timeout = kForever;
@@ -35,6 +38,13 @@ net::http::ServerLimits debug_limits() {
   net::http::ServerLimits limits;
   limits.max_unsent_bytes = kMaxUnsent;
   return limits;
+}
+
+std::unique_ptr<EngineService> make_service(EngineState& state) {
+  if (state.options.interface == Interface::Http) {
+    return std::make_unique<VllmHttpService>(state);
+  }
+  return std::make_unique<VllmService>(state);
 }
 
 std::string strip_scheme(std::string_view endpoint) {
@@ -66,7 +76,9 @@ TimingModel timing_of(const MockOptions& options) {
 std::string MockAddresses::to_json() const {
   std::string out;
   json::Writer json(out);
-  json.begin_object().key("grpc").string(grpc.to_string());
+  json.begin_object()
+      .key(interface == Interface::Grpc ? "grpc" : "http")
+      .string(engine.to_string());
   if (debug) {
     json.key("debug").string(debug->to_string());
   }
@@ -83,7 +95,9 @@ std::string MockAddresses::to_json() const {
 class MockEngine::Impl {
  public:
   Impl(net::Reactor& reactor, MockOptions options, ReplySource replies)
-      : reactor_(reactor), state_(std::move(options), std::move(replies)), service_(state_) {}
+      : reactor_(reactor),
+        state_(std::move(options), std::move(replies)),
+        service_(make_service(state_)) {}
 
   net::Task<Result<MockAddresses>> start() {
     const auto startup = std::chrono::duration<double>(state_.options.startup_time_s);
@@ -92,9 +106,9 @@ class MockEngine::Impl {
   }
 
   void stop() {
-    grpc_listener_.reset();
+    listener_.reset();
     debug_listener_.reset();
-    grpc_server_.reset();
+    server_.reset();
     debug_server_.reset();
     state_.cores.clear();
   }
@@ -110,13 +124,13 @@ class MockEngine::Impl {
         core->publisher()->set_drop_probability(drop ? drop->probability : 0);
       }
     }
-    service_.health_changed();
+    service_->health_changed();
     const bool refuse = state_.fault(FaultKind::Refuse) != nullptr;
     if (refuse && !refused) {
-      grpc_listener_.reset();
-      grpc_server_ = make_grpc_server();
+      listener_.reset();
+      server_ = make_server();
     } else if (!refuse && refused) {
-      return listen_grpc();
+      return listen_engine();
     }
     return {};
   }
@@ -133,6 +147,7 @@ class MockEngine::Impl {
   Result<MockAddresses> bind() {
     MockOptions& options = state_.options;
     const auto now = std::chrono::system_clock::now().time_since_epoch();
+    state_.started_at = std::chrono::duration_cast<std::chrono::seconds>(now).count();
     state_.instance_id =
         !options.instance_id.empty()
             ? options.instance_id
@@ -142,20 +157,21 @@ class MockEngine::Impl {
         return std::unexpected(made.error());
       }
     }
-    grpc_server_ = make_grpc_server();
+    server_ = make_server();
     auto address = net::Address::parse(options.listen_host, options.listen_port);
     if (!address) {
       return std::unexpected(address.error());
     }
-    grpc_address_ = *address;
-    if (auto listening = listen_grpc(); !listening) {
+    address_ = *address;
+    if (auto listening = listen_engine(); !listening) {
       return std::unexpected(listening.error());
     }
     if (state_.fault(FaultKind::Refuse)) {
-      grpc_listener_.reset();
+      listener_.reset();
     }
     MockAddresses addresses;
-    addresses.grpc = grpc_address_;
+    addresses.engine = address_;
+    addresses.interface = options.interface;
     if (options.debug_host) {
       if (auto listening = listen_debug(); !listening) {
         return std::unexpected(listening.error());
@@ -203,20 +219,21 @@ class MockEngine::Impl {
     return {};
   }
 
-  std::unique_ptr<net::http::Server> make_grpc_server() {
-    return std::make_unique<net::http::Server>(
-        service_.handler(), grpc_limits(state_.options),
-        [](int, std::string_view message) { return debug_error(message); });
+  std::unique_ptr<net::http::Server> make_server() {
+    return std::make_unique<net::http::Server>(service_->handler(), engine_limits(state_.options),
+                                               [this](int status, std::string_view message) {
+                                                 return service_->error_body(status, message);
+                                               });
   }
 
-  Result<> listen_grpc() {
+  Result<> listen_engine() {
     auto listener =
-        net::Listener::open(reactor_, grpc_address_, [this](int fd) { grpc_server_->accept(fd); });
+        net::Listener::open(reactor_, address_, [this](int fd) { server_->accept(fd); });
     if (!listener) {
       return std::unexpected(listener.error());
     }
-    grpc_listener_ = std::move(*listener);
-    grpc_address_ = grpc_listener_->address();
+    listener_ = std::move(*listener);
+    address_ = listener_->address();
     return {};
   }
 
@@ -241,11 +258,11 @@ class MockEngine::Impl {
 
   net::Reactor& reactor_;
   EngineState state_;
-  VllmService service_;
-  net::Address grpc_address_;
-  std::unique_ptr<net::http::Server> grpc_server_;
+  std::unique_ptr<EngineService> service_;
+  net::Address address_;
+  std::unique_ptr<net::http::Server> server_;
   std::unique_ptr<net::http::Server> debug_server_;
-  std::unique_ptr<net::Listener> grpc_listener_;
+  std::unique_ptr<net::Listener> listener_;
   std::unique_ptr<net::Listener> debug_listener_;
 };
 

@@ -14,13 +14,14 @@ namespace fairlead::mock {
 
 /// Where a started engine can be reached.
 struct MockAddresses {
-  net::Address grpc;                  ///< The engine's own interface.
-  std::optional<net::Address> debug;  ///< `GET /debug/state` and kin.
-  std::string kv_events;              ///< `HOST:PORT` of rank 0's ZMQ publisher; empty = none.
-  std::string kv_replay;              ///< `HOST:PORT` of rank 0's replay socket; empty = none.
+  net::Address engine;                    ///< The engine's own interface.
+  Interface interface = Interface::Grpc;  ///< What is spoken there.
+  std::optional<net::Address> debug;      ///< `GET /debug/state` and kin.
+  std::string kv_events;                  ///< `HOST:PORT` of rank 0's ZMQ publisher; empty = none.
+  std::string kv_replay;                  ///< `HOST:PORT` of rank 0's replay socket; empty = none.
 
-  /// The ready line: `{"grpc": "HOST:PORT", "debug": ..., "kv_events": ..., "kv_replay": ...}`
-  /// without what is not there.
+  /// The ready line: `{"grpc": "HOST:PORT"` (or `"http"`) `, "debug": ..., "kv_events": ...,
+  /// "kv_replay": ...}` without what is not there.
   std::string to_json() const;
 };
 
@@ -36,9 +37,9 @@ struct MockCounts {
   std::uint64_t faulted_total = 0;   ///< Ended by a fault switch.
 };
 
-/// A simulated vLLM engine: its native gRPC services, scheduler timing, prefix cache, KV events and
-/// fault switches, without a model. Lives in one reactor and is used by that reactor's thread only;
-/// the KV events have their own thread.
+/// A simulated vLLM engine: its native gRPC services or its HTTP server, scheduler timing, prefix
+/// cache, KV events and fault switches, without a model. Lives in one reactor and is used by that
+/// reactor's thread only; the KV events have their own thread.
 class MockEngine {
  public:
   /// Checks the options and loads a reply script. Errors are InvalidRequest and name the flag.

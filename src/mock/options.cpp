@@ -17,13 +17,24 @@ struct Named {
   T value;
 };
 
+constexpr std::array<Named<Interface>, 2> kBackends = {{
+    {"vllm", Interface::Grpc},
+    {"vllm-http", Interface::Http},
+}};
+
+constexpr std::array<Named<HttpFlavor>, 3> kFlavors = {{
+    {"rust-0.33", HttpFlavor::Rust033},
+    {"rust-0.32", HttpFlavor::Rust032},
+    {"python-0.32", HttpFlavor::Python032},
+}};
+
 constexpr std::array<Named<Role>, 3> kRoles = {{
     {"aggregated", Role::Aggregated},
     {"prefill", Role::Prefill},
     {"decode", Role::Decode},
 }};
 
-constexpr std::array<Named<Capability>, 11> kCapabilities = {{
+constexpr std::array<Named<Capability>, 15> kCapabilities = {{
     {"proto-version", Capability::ProtoVersion},
     {"num-cached-tokens", Capability::NumCachedTokens},
     {"control", Capability::Control},
@@ -35,6 +46,10 @@ constexpr std::array<Named<Capability>, 11> kCapabilities = {{
     {"sampled-candidate", Capability::SampledCandidate},
     {"data-parallel-size-local", Capability::LocalSize},
     {"effective-attention-block-size", Capability::AttentionBlock},
+    {"vllm-xargs", Capability::VllmXargs},
+    {"token-route", Capability::TokenRoute},
+    {"logprob-token-ids", Capability::LogprobTokenIds},
+    {"lora", Capability::Lora},
 }};
 
 constexpr std::array<Named<KvEventLayout>, 2> kLayouts = {{
@@ -60,6 +75,25 @@ Result<T> parse_name(const std::array<Named<T>, N>& table, std::string_view text
 
 bool MockOptions::has(Capability capability) const {
   return std::ranges::find(without, capability) == without.end();
+}
+
+std::uint32_t MockOptions::lora_id(std::string_view name) const {
+  const auto found = std::ranges::find(loras, name);
+  return found == loras.end() || !has(Capability::Lora)
+             ? 0
+             : static_cast<std::uint32_t>(found - loras.begin() + 1);
+}
+
+bool MockOptions::is_base_model(std::string_view name) const {
+  return name == model || std::ranges::find(aliases, name) != aliases.end();
+}
+
+Result<Interface> parse_backend_name(std::string_view text) {
+  return parse_name(kBackends, text, "--backend");
+}
+
+Result<HttpFlavor> parse_http_flavor(std::string_view text) {
+  return parse_name(kFlavors, text, "--http-flavor");
 }
 
 Result<Role> parse_role(std::string_view text) { return parse_name(kRoles, text, "--role"); }
@@ -154,6 +188,15 @@ Result<> resolve(MockOptions& options) {
   }
   if (options.kv_events.empty() && !options.kv_replay.empty()) {
     return wrong("--kv-replay", "needs --kv-events");
+  }
+  if (options.canvas_eos && options.eos_token_ids.empty()) {
+    return wrong("--canvas-eos", "needs --eos-token-id");
+  }
+  for (const std::string& lora : options.loras) {
+    if (lora.empty() || options.is_base_model(lora) ||
+        std::ranges::count(options.loras, lora) > 1) {
+      return wrong("--lora", fmt::format("`{}` is empty, named twice, or the model's", lora));
+    }
   }
   if (options.max_logprobs < -1) {
     return wrong("--max-logprobs", "must be -1 or more");

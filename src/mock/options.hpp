@@ -22,6 +22,19 @@ enum class Role : std::uint8_t {
   Decode,      ///< Goes on from a hand-off.
 };
 
+/// Over what a simulated vLLM server is asked for tokens.
+enum class Interface : std::uint8_t {
+  Grpc,  ///< Its native gRPC services.
+  Http,  ///< `POST /inference/v1/generate`.
+};
+
+/// Whose HTTP server is played.
+enum class HttpFlavor : std::uint8_t {
+  Rust033,    ///< `rust-0.33`.
+  Rust032,    ///< `rust-0.32`.
+  Python032,  ///< `python-0.32`.
+};
+
 /// What a simulated vLLM server can lack, so that clients meet older ones.
 enum class Capability : std::uint8_t {
   ProtoVersion,      ///< `proto-version`: ServerInfo.proto_version (before vllm-rs 0.33).
@@ -35,10 +48,16 @@ enum class Capability : std::uint8_t {
   SampledCandidate,  ///< `sampled-candidate`: candidates leave out the sampled token.
   LocalSize,         ///< `data-parallel-size-local`: ParallelismInfo.data_parallel_size_local.
   AttentionBlock,    ///< `effective-attention-block-size`: the field of ServerInfo.
+  VllmXargs,         ///< `vllm-xargs`: no key for extra arguments (HTTP).
+  TokenRoute,        ///< `token-route`: generation by ids is switched off (HTTP).
+  LogprobTokenIds,   ///< `logprob-token-ids`: candidates cannot be chosen by id.
+  Lora,              ///< `lora`: adapters are not enabled.
 };
 
 /// Everything `fairlead mock-engine` can be told. Zero means unlimited or off where noted.
 struct MockOptions {
+  Interface interface = Interface::Grpc;    ///< `--backend vllm` or `vllm-http`.
+  HttpFlavor flavor = HttpFlavor::Rust033;  ///< `--http-flavor`.
   std::string listen_host = "127.0.0.1";    ///< `--listen`, numeric host.
   std::uint16_t listen_port = 50051;        ///< `--listen`, 0 = any free port.
   std::optional<std::string> debug_host;    ///< `--debug-listen`; absent = no debug port.
@@ -46,12 +65,15 @@ struct MockOptions {
   std::string model = "mocker-model";       ///< `--model`: served name.
   std::string model_id;                     ///< `--model-id`; empty = `model`.
   std::vector<std::string> aliases;         ///< `--alias`, repeatable.
+  std::vector<std::string> loras;           ///< `--lora`, repeatable: loaded adapters.
   std::string instance_id;                  ///< `--instance-id`; empty = new per start.
   std::uint64_t seed = 42;                  ///< `--seed` of the token formula.
   std::string reply = "formula";            ///< `--reply formula|echo|script:FILE`.
   std::uint64_t vocab_size = 0;             ///< `--vocab-size`, 0 = any id is accepted.
   std::vector<TokenId> eos_token_ids;       ///< `--eos-token-id`; the first is primary.
   std::int64_t max_logprobs = 20;           ///< `--max-logprobs`, -1 = vocabulary size.
+  bool refuse_temperature = false;          ///< `--refuse-temperature`.
+  std::optional<std::uint64_t> canvas_eos;  ///< `--canvas-eos`: where an EOS is that ends nothing.
   Role role = Role::Aggregated;             ///< `--role`.
   std::uint32_t data_parallel_size = 1;     ///< `--data-parallel-size`.
   std::size_t max_concurrent_requests = 0;  ///< `--max-concurrent-requests`, 0 = no limit.
@@ -83,8 +105,16 @@ struct MockOptions {
 
   /// True unless the engine plays one without it.
   bool has(Capability capability) const;
+  /// The number of a loaded adapter, from 1; 0 for any other name.
+  std::uint32_t lora_id(std::string_view name) const;
+  /// True when this name or alias is the base model's.
+  bool is_base_model(std::string_view name) const;
 };
 
+/// Parses `vllm` or `vllm-http`.
+Result<Interface> parse_backend_name(std::string_view text);
+/// Parses `rust-0.33`, `rust-0.32` or `python-0.32`.
+Result<HttpFlavor> parse_http_flavor(std::string_view text);
 /// Parses `aggregated`, `prefill` or `decode`.
 Result<Role> parse_role(std::string_view text);
 /// The text that `parse_role` reads.
@@ -101,7 +131,7 @@ Result<std::pair<std::string, std::uint16_t>> split_host_port(std::string_view t
 
 /// Sets what the flag `name` (without dashes) says; flags that may be repeated add to what is
 /// there.
-/// `--backend`, `--config` and kin are not known here. The error names the flag.
+/// `--config` and kin are not known here. The error names the flag.
 Result<> set_option(MockOptions& options, std::string_view name, std::string_view value);
 
 /// Sets options from a JSON object: the text itself when it begins with `{`, otherwise the content

@@ -48,7 +48,8 @@ Reply Reply::script(std::shared_ptr<const std::vector<TokenId>> list) {
 
 std::optional<std::uint64_t> Reply::length(std::span<const TokenId> prompt) const {
   switch (mode_) {
-    case ReplyMode::Formula: return std::nullopt;
+    case ReplyMode::Formula:
+    case ReplyMode::Forced: return std::nullopt;
     case ReplyMode::Echo: return prompt.size();
     case ReplyMode::Script: return list_->size();
   }
@@ -62,12 +63,18 @@ TokenId Reply::pick(std::uint64_t position, std::span<const TokenId> prompt) con
   if (mode_ == ReplyMode::Script) {
     return (*list_)[position];
   }
+  if (mode_ == ReplyMode::Forced) {
+    return forced_;
+  }
   const TokenId token = formula_.at(position);
   return vocabulary_ == 0 || token < vocabulary_ ? token
                                                  : static_cast<TokenId>(token % vocabulary_);
 }
 
 std::optional<TokenId> Reply::at(std::uint64_t position, std::span<const TokenId> prompt) const {
+  if (put_ && position == put_->first) {
+    return put_->second;
+  }
   if (position < reasoning_tokens_) {
     if (position == 0) {
       return reasoning_.start_token;
@@ -100,6 +107,15 @@ void Reply::add_reasoning(const ReasoningOptions& options, std::uint64_t longest
   reasoning_tokens_ =
       wanted == 0 || longest < 2 ? 0 : std::clamp<std::uint64_t>(wanted, 2, longest);
 }
+
+void Reply::force(TokenId token) {
+  mode_ = ReplyMode::Forced;
+  forced_ = token;
+  allowed_.reset();
+  reasoning_tokens_ = 0;
+}
+
+void Reply::put(std::uint64_t position, TokenId token) { put_.emplace(position, token); }
 
 void Reply::restrict_to(std::vector<TokenId> allowed) {
   if (!allowed.empty()) {
@@ -146,13 +162,14 @@ Result<ReplySource> ReplySource::parse(std::string_view text, std::uint64_t seed
   return source;
 }
 
-Reply ReplySource::next(std::string_view request_id) {
+Reply ReplySource::next(std::string_view request_id, std::string_view lora) {
   switch (mode_) {
+    case ReplyMode::Forced:
     case ReplyMode::Echo: return Reply::echo();
     case ReplyMode::Script: return Reply::script(lists_[next_list_++ % lists_.size()]);
     case ReplyMode::Formula: break;
   }
-  return Reply(TokenFormula(seed_, request_id), vocabulary_);
+  return Reply(TokenFormula(adapter_seed(seed_, lora), request_id), vocabulary_);
 }
 
 }  // namespace fairlead::mock

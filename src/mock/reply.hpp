@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -18,6 +19,7 @@ enum class ReplyMode : std::uint8_t {
   Formula,  ///< `TokenFormula`; never ends by itself.
   Echo,     ///< The prompt's own tokens; ends behind them.
   Script,   ///< Prepared lists, one per request in order, repeated; each ends behind its list.
+  Forced,   ///< One token for ever, by a logits processor.
 };
 
 /// Marks the beginning of an answer as reasoning.
@@ -44,6 +46,10 @@ class Reply {
   std::optional<TokenId> repeated_at(std::uint64_t position, std::span<const TokenId> prompt) const;
   /// Puts reasoning marks around the first tokens of an answer of at most `longest` tokens.
   void add_reasoning(const ReasoningOptions& options, std::uint64_t longest);
+  /// Every token is this one; nothing else has a say, and the answer does not end by itself.
+  void force(TokenId token);
+  /// Puts a token at a place, whatever else were there.
+  void put(std::uint64_t position, TokenId token);
   /// Restricts the tokens to these.
   void restrict_to(std::vector<TokenId> allowed);
 
@@ -59,6 +65,8 @@ class Reply {
   std::shared_ptr<const std::vector<TokenId>> allowed_;
   ReasoningOptions reasoning_;
   std::uint64_t reasoning_tokens_ = 0;  // marks included
+  TokenId forced_ = 0;
+  std::optional<std::pair<std::uint64_t, TokenId>> put_;
 };
 
 /// Deals out replies to requests.
@@ -71,8 +79,8 @@ class ReplySource {
   static Result<ReplySource> parse(std::string_view text, std::uint64_t seed,
                                    std::uint64_t vocabulary);
 
-  /// The reply of the next request.
-  Reply next(std::string_view request_id);
+  /// The reply of the next request; `lora` is its adapter, empty for the base model.
+  Reply next(std::string_view request_id, std::string_view lora = {});
 
  private:
   std::uint64_t seed_;

@@ -33,7 +33,7 @@ StepOutput draw(const Sequence& sequence) {
   const bool masked = position < rules.min_new_tokens;
   StepOutput output;
   output.token = sequence.reply.at(position, sequence.prompt());
-  if (!output.token) {
+  if (!output.token && !rules.canvas) {
     if (masked || rules.ignore_eos) {
       output.token = sequence.reply.repeated_at(position, sequence.prompt());
     } else {

@@ -25,6 +25,7 @@ struct StopRules {
   std::vector<TokenId> stop_ids = {};  ///< Sorted.
   std::optional<TokenId> eos = {};     ///< The primary one.
   bool ignore_eos = false;             ///< EOS is a token like any other.
+  bool canvas = false;                 ///< Likewise, and a reply that ends adds none.
 };
 
 /// What one step gave one sequence.

@@ -34,6 +34,9 @@ class TokenFormula {
   std::uint64_t start_;
 };
 
+/// The seed that an adapter's answers are drawn with instead of `seed`.
+std::uint64_t adapter_seed(std::uint64_t seed, std::string_view lora);
+
 /// Further candidates that a position has beside its token.
 inline constexpr std::uint32_t kMaxCandidates = 20;
 

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "mock/vllm_service.hpp"
 #include "vllm/control.pb.h"
@@ -44,6 +46,10 @@ Status refuse(StatusCode code, std::string message) {
   return {code, std::move(message), Status::Origin::Server};
 }
 
+bool lora_enabled(const MockOptions& options) {
+  return options.has(Capability::Lora) && !options.loras.empty();
+}
+
 Status server_info(const EngineState& state, ::vllm::ServerInfo& info) {
   const MockOptions& options = state.options;
   const bool newest = options.has(Capability::ProtoVersion);
@@ -66,6 +72,7 @@ Status server_info(const EngineState& state, ::vllm::ServerInfo& info) {
   info.set_total_kv_blocks(options.num_gpu_blocks * options.data_parallel_size);
   info.set_max_running_requests(options.scheduler.max_running);
   info.set_max_batched_tokens(options.scheduler.max_batched_tokens);
+  info.set_max_loras(lora_enabled(options) ? static_cast<std::uint32_t>(options.loras.size()) : 0);
   info.mutable_rl_capabilities();
   if (newest) {
     info.set_proto_version(std::string(kProtoVersion));
@@ -84,6 +91,7 @@ Status model_info(const EngineState& state, ::vllm::ModelInfo& info) {
     info.add_served_model_aliases(alias);
   }
   info.set_supports_token_ids_input(true);
+  info.set_supports_lora(lora_enabled(options));
   info.set_reasoning_parser(options.reasoning_parser);
   info.set_tool_call_parser(options.tool_call_parser);
   return {};
@@ -163,12 +171,42 @@ void add_pausing(net::grpc::Service& service, EngineState& state) {
                                                  });
 }
 
+Status list_loras(const EngineState& state, ::vllm::ListLorasResponse& response) {
+  const MockOptions& options = state.options;
+  std::vector<std::string> names = options.loras;
+  std::ranges::sort(names);
+  for (const std::string& name : names) {
+    auto& adapter = *response.add_adapters();
+    adapter.set_lora_id(options.lora_id(name));
+    adapter.set_lora_name(name);
+    adapter.set_source_path(lora_path(name));
+  }
+  return {};
+}
+
+// The adapters are those of the command line: none can be loaded or unloaded.
+void add_loras(net::grpc::Service& service, const EngineState& state) {
+  const bool enabled = lora_enabled(state.options);
+  const Status off = refuse(StatusCode::FailedPrecondition,
+                            "LoRA is not enabled on this engine; start it with --enable-lora");
+  const Status no_paths = refuse(StatusCode::InvalidArgument,
+                                 "Local LoRA adapter paths require "
+                                 "VLLM_RUNTIME_LORA_ALLOWED_PATH_PREFIXES to be configured.");
+  const Status fixed = refuse(StatusCode::Unimplemented, "unloading adapters is not simulated");
+  add<pb::LoadLoraRequest, pb::LoadLoraResponse>(
+      service, "LoadLora",
+      [status = enabled ? no_paths : off](const auto&, auto&) { return status; });
+  add<pb::UnloadLoraRequest, pb::UnloadLoraResponse>(
+      service, "UnloadLora",
+      [status = enabled ? fixed : off](const auto&, auto&) { return status; });
+  add<pb::ListLorasRequest, pb::ListLorasResponse>(
+      service, "ListLoras", [&state, enabled, off](const auto&, auto& response) {
+        return enabled ? list_loras(state, response) : off;
+      });
+}
+
 // What a server answers that was started without these features.
 void add_refusals(net::grpc::Service& service) {
-  const auto no_lora = [](const auto&, auto&) {
-    return refuse(StatusCode::FailedPrecondition,
-                  "LoRA is not enabled on this engine; start it with --enable-lora");
-  };
   const auto no_sleep = [](const auto&, auto&) {
     return refuse(StatusCode::FailedPrecondition,
                   "sleep mode is not configured; start vLLM with --enable-sleep-mode");
@@ -180,9 +218,6 @@ void add_refusals(net::grpc::Service& service) {
     return refuse(StatusCode::FailedPrecondition,
                   "this frontend does not manage the engine process");
   });
-  add<pb::LoadLoraRequest, pb::LoadLoraResponse>(service, "LoadLora", no_lora);
-  add<pb::UnloadLoraRequest, pb::UnloadLoraResponse>(service, "UnloadLora", no_lora);
-  add<pb::ListLorasRequest, pb::ListLorasResponse>(service, "ListLoras", no_lora);
   add<pb::SleepRequest, pb::SleepResponse>(service, "Sleep", no_sleep);
   add<pb::WakeUpRequest, pb::WakeUpResponse>(service, "WakeUp", no_sleep);
   add<pb::IsSleepingRequest, pb::IsSleepingResponse>(service, "IsSleeping",
@@ -215,6 +250,7 @@ void add_control_methods(net::grpc::Service& service, EngineState& state) {
   if (state.options.has(Capability::Discovery)) {
     add_discovery(service, state);
     add_pausing(service, state);
+    add_loras(service, state);
     add_refusals(service);
   }
 }

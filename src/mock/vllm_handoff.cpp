@@ -1,19 +1,18 @@
 #include "mock/vllm_handoff.hpp"
 
 #include <fmt/format.h>
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
 
 #include <array>
 #include <string>
-
-#include "vllm/inference.pb.h"
+#include <utility>
 
 namespace fairlead::mock {
 namespace {
 
 using google::protobuf::Struct;
 using google::protobuf::Value;
-using net::grpc::Status;
-using net::grpc::StatusCode;
 
 constexpr std::array<std::string_view, 4> kRemote = {"remote_engine_id", "remote_host",
                                                      "remote_port", "remote_block_ids"};
@@ -33,15 +32,15 @@ bool is_true(const Struct& params, std::string_view key) {
   return value && value->bool_value();
 }
 
-Status invalid(std::string message) {
-  return {StatusCode::InvalidArgument, std::move(message), Status::Origin::Server};
+Refusal invalid(std::string message) {
+  return {Refusal::Kind::Invalid, std::move(message), "kv_transfer_params"};
 }
 
-Status precondition(std::string message) {
-  return {StatusCode::FailedPrecondition, std::move(message), Status::Origin::Server};
+Refusal precondition(std::string message) {
+  return {Refusal::Kind::Precondition, std::move(message), "kv_transfer_params"};
 }
 
-std::optional<Status> check_prefill(const Struct& params) {
+Check check_prefill(const Struct& params) {
   for (const std::string_view key : kRemote) {
     if (find(params, key)) {
       return invalid(
@@ -54,7 +53,7 @@ std::optional<Status> check_prefill(const Struct& params) {
   return std::nullopt;
 }
 
-std::optional<Status> check_decode(const Struct& params) {
+Check check_decode(const Struct& params) {
   if (!is_true(params, "do_remote_prefill")) {
     for (const std::string_view key : kRemote) {
       if (find(params, key)) {
@@ -87,8 +86,7 @@ std::optional<Status> check_decode(const Struct& params) {
 
 }  // namespace
 
-std::optional<Status> check_handoff(const ::vllm::GenerateRequest& request, Role role) {
-  const Struct& params = request.kv().kv_transfer_params();
+Check check_handoff(const Struct& params, Role role) {
   if (role == Role::Aggregated) {
     return std::nullopt;
   }
@@ -113,6 +111,26 @@ void fill_handoff(Struct& params, std::string_view engine_id, std::string_view r
   for (std::size_t i = 0; i < blocks; ++i) {
     ids->add_values()->set_number_value(static_cast<double>(i));
   }
+}
+
+Check check_handoff(const json::Value& params, Role role) {
+  Struct converted;
+  if (params.as_object() &&
+      !google::protobuf::util::JsonStringToMessage(json::dump(params), &converted).ok()) {
+    return invalid("kv_transfer_params cannot be read");
+  }
+  return check_handoff(converted, role);
+}
+
+std::string handoff_json(std::string_view engine_id, std::string_view request_id,
+                         std::size_t blocks) {
+  Struct params;
+  fill_handoff(params, engine_id, request_id, blocks);
+  std::string out;
+  if (!google::protobuf::util::MessageToJsonString(params, &out).ok()) {
+    return "null";
+  }
+  return out;
 }
 
 }  // namespace fairlead::mock

@@ -28,30 +28,12 @@ std::size_t varint_size(std::uint64_t value) {
   return size;
 }
 
-void add_candidate(CandidateTokenInfo& info, TokenId id, float logprob, std::uint32_t rank) {
-  auto* entry = info.add_tokens();
-  entry->set_id(id);
-  entry->set_logprob(logprob);
-  entry->set_rank(rank);
-}
-
-// As measured, the `top_n` most likely ones include the token itself; older servers left it out.
-void add_candidates(CandidateTokenInfo& info, TokenId token, const CandidateChoice& choice,
-                    std::uint64_t vocabulary, bool with_token) {
-  if (!choice.token_ids.empty()) {
-    std::uint32_t rank = 0;
-    for (const TokenId id : choice.token_ids) {
-      add_candidate(info, id, candidate_logprob(token, id, vocabulary), ++rank);
-    }
-    return;
-  }
-  const std::uint64_t most = std::min<std::uint64_t>(choice.top_n, vocabulary);
-  const std::uint64_t first = with_token ? 0 : 1;
-  for (std::uint64_t i = first; i < most + first; ++i) {
-    const auto id =
-        static_cast<TokenId>(token + i < vocabulary ? token + i : (token + i) % vocabulary);
-    add_candidate(info, id, static_cast<float>(-0.1 * static_cast<double>(token % 10 + 1 + i)),
-                  static_cast<std::uint32_t>(i + 1));
+void add_candidates(CandidateTokenInfo& info, const ScoredToken& scored) {
+  for (const Candidate& candidate : scored.candidates) {
+    auto* entry = info.add_tokens();
+    entry->set_id(candidate.id);
+    entry->set_logprob(candidate.logprob);
+    entry->set_rank(candidate.rank);
   }
 }
 
@@ -62,7 +44,11 @@ struct OutputEncoder::Messages {
 };
 
 OutputEncoder::OutputEncoder(const GenerateSpec& spec, const MockOptions& options)
-    : spec_(spec), options_(options), vocabulary_(vocabulary_of(options)) {}
+    : spec_(spec),
+      options_(options),
+      faults_(options.faults),
+      vocabulary_(vocabulary_of(options)),
+      with_token_(options.has(Capability::SampledCandidate)) {}
 
 OutputEncoder::~OutputEncoder() = default;
 
@@ -84,15 +70,17 @@ std::string_view OutputEncoder::prompt_info() {
   if (spec_.prompt_token_ids) {
     info.mutable_token_ids()->Add(spec_.prompt.begin(), spec_.prompt.end());
   }
-  if (spec_.prompt_logprobs) {
-    const bool with_token = options_.has(Capability::SampledCandidate);
-    for (std::size_t i = 0; i < spec_.prompt.size(); ++i) {
+  const bool no_logprobs = faults_.null || faults_.empty;
+  if (spec_.prompt_logprobs && !no_logprobs) {
+    const std::size_t entries = spec_.prompt.size() - (faults_.shorter ? 1 : 0);
+    for (std::size_t i = 0; i < entries; ++i) {
       const TokenId token = spec_.prompt[i];
       info.add_logprobs(i == 0 ? 0.0F : token_logprob(token));
       info.add_ranks(i == 0 ? 0 : 1);
       auto* candidates = info.add_candidate_tokens();
       if (i > 0) {
-        add_candidates(*candidates, token, spec_.prompt_candidates, vocabulary_, with_token);
+        add_candidates(*candidates,
+                       score(token, spec_.prompt_candidates, vocabulary_, with_token_));
       }
     }
   }
@@ -138,12 +126,15 @@ std::string_view OutputEncoder::step(std::optional<TokenId> token, std::string_v
     if (spec_.token_ids) {
       output.add_token_ids(*token);
     }
-    if (spec_.logprobs) {
-      output.add_logprobs(token_logprob(*token));
-      output.add_ranks(1);
-      add_candidates(*output.add_candidate_tokens(), *token, spec_.candidates, vocabulary_,
-                     options_.has(Capability::SampledCandidate));
+    const bool left_out = faults_.null || faults_.empty || (faults_.shorter && finish);
+    if (spec_.logprobs && !left_out) {
+      ScoredToken scored = score(*token, spec_.candidates, vocabulary_, with_token_);
+      faults_.apply(scored, position_);
+      output.add_logprobs(scored.token.logprob);
+      output.add_ranks(scored.token.rank);
+      add_candidates(*output.add_candidate_tokens(), scored);
     }
+    ++position_;
   }
   if (finish) {
     FinishInfo& info = *output.mutable_finish_info();
@@ -170,6 +161,41 @@ std::string_view OutputEncoder::step(std::optional<TokenId> token, std::string_v
 std::string_view OutputEncoder::gathered() {
   gather_ = false;
   return serialize();
+}
+
+VllmAnswer::VllmAnswer(const GenerateSpec& spec, const MockOptions& options,
+                       net::grpc::ServerCall& call, bool streaming)
+    : encoder_(spec, options), call_(call), streaming_(streaming) {
+  encoder_.set_gather(!streaming_);
+}
+
+void VllmAnswer::begin() {
+  const std::string_view message = encoder_.prompt_info();
+  if (streaming_) {
+    call_.write(message);
+  }
+}
+
+void VllmAnswer::step(std::optional<TokenId> token, std::string_view text) {
+  const std::string_view message = encoder_.step(token, text, nullptr);
+  if (streaming_) {
+    call_.write(message);
+  }
+}
+
+void VllmAnswer::finish(std::optional<TokenId> token, std::string_view text,
+                        const FinishFacts& facts) {
+  const std::string_view last = encoder_.step(token, text, &facts);
+  call_.write(streaming_ ? last : encoder_.gathered());
+  call_.finish({});
+}
+
+void VllmAnswer::break_off(const Fault& fault) {
+  using net::grpc::Status;
+  call_.finish(fault.kind == FaultKind::ErrorAfter
+                   ? Status{static_cast<net::grpc::StatusCode>(grpc_status(fault)),
+                            "injected fault", Status::Origin::Server}
+                   : Status{});
 }
 
 }  // namespace fairlead::mock

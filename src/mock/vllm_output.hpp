@@ -8,25 +8,13 @@
 #include <string>
 #include <string_view>
 
+#include "mock/generate_spec.hpp"
+#include "mock/generation.hpp"
+#include "mock/logprobs.hpp"
 #include "mock/options.hpp"
-#include "mock/sequence.hpp"
-#include "mock/vllm_request.hpp"
+#include "net/grpc.hpp"
 
 namespace fairlead::mock {
-
-/// How a generation ended, as FinishInfo tells it.
-struct FinishFacts {
-  /// Values of the wire's enum.
-  enum class Reason : std::uint8_t { Length = 1, Stop = 2, Aborted = 3 };
-  Reason reason = Reason::Length;          ///< Why.
-  std::uint32_t output_tokens = 0;         ///< Total.
-  std::uint32_t cached_tokens = 0;         ///< Prompt tokens from the cache.
-  std::optional<TokenId> stop_token;       ///< At most one of these three.
-  std::optional<TokenId> eos_token;        ///< The primary EOS.
-  std::optional<std::string> stop_string;  ///< The matching string.
-  std::string_view hand_off_engine;        ///< Not empty: transfer parameters go with it.
-  std::size_t hand_off_blocks = 0;         ///< Blocks that they list.
-};
 
 /// Makes the messages of one generation. A token without logprobs is written by hand; everything
 /// else goes through protobuf. Messages are valid until the next call.
@@ -53,10 +41,31 @@ class OutputEncoder {
 
   const GenerateSpec& spec_;
   const MockOptions& options_;
+  LogprobFaults faults_;
   bool gather_ = false;
   std::uint64_t vocabulary_;
+  bool with_token_;
+  std::uint64_t position_ = 0;  // of the next token with logprobs
   std::string buffer_;
   std::unique_ptr<Messages> messages_;  // made when first needed
+};
+
+/// The answer to one Generate or GenerateStream call.
+class VllmAnswer final : public AnswerWriter {
+ public:
+  /// All must outlive the answer. A call that is not `streaming` gets one message.
+  VllmAnswer(const GenerateSpec& spec, const MockOptions& options, net::grpc::ServerCall& call,
+             bool streaming);
+  void begin() override;
+  void step(std::optional<TokenId> token, std::string_view text) override;
+  void finish(std::optional<TokenId> token, std::string_view text,
+              const FinishFacts& facts) override;
+  void break_off(const Fault& fault) override;
+
+ private:
+  OutputEncoder encoder_;
+  net::grpc::ServerCall& call_;
+  bool streaming_;
 };
 
 }  // namespace fairlead::mock

@@ -1,16 +1,13 @@
 #include "mock/vllm_request.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
-#include <optional>
-#include <random>
-#include <span>
+#include <utility>
 
 #include "base/json.hpp"
+#include "mock/request_checks.hpp"
 #include "mock/vllm_handoff.hpp"
 #include "vllm/inference.pb.h"
 
@@ -19,28 +16,39 @@ namespace {
 
 using net::grpc::Status;
 using net::grpc::StatusCode;
-using Check = std::optional<Status>;
 
-constexpr std::size_t kMaxLogprobIds = 128;
+Refusal invalid(std::string message) { return {Refusal::Kind::Invalid, std::move(message), {}}; }
 
-Status invalid(std::string message) {
-  return {StatusCode::InvalidArgument, std::move(message), Status::Origin::Server};
+StatusCode code_of(Refusal::Kind kind) {
+  switch (kind) {
+    case Refusal::Kind::Malformed:
+    case Refusal::Kind::Invalid: return StatusCode::InvalidArgument;
+    case Refusal::Kind::NotFound: return StatusCode::NotFound;
+    case Refusal::Kind::Precondition: return StatusCode::FailedPrecondition;
+    case Refusal::Kind::Unimplemented: return StatusCode::Unimplemented;
+    case Refusal::Kind::Exhausted: return StatusCode::ResourceExhausted;
+    case Refusal::Kind::Unavailable: return StatusCode::Unavailable;
+  }
+  return StatusCode::Unknown;
 }
 
-std::string make_uuid() {
-  static thread_local std::mt19937_64 random{std::random_device{}()};
-  const std::uint64_t high = (random() & ~0xF000ULL) | 0x4000;
-  const std::uint64_t low = (random() & ~(3ULL << 62)) | (1ULL << 63);
-  return fmt::format("{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", high >> 32, high >> 16 & 0xFFFF,
-                     high & 0xFFFF, low >> 48, low & 0xFFFFFFFFFFFFULL);
+Check check_adapter(const std::string& lora, const MockOptions& options) {
+  if (lora.empty() || options.lora_id(lora) > 0) {
+    return std::nullopt;
+  }
+  if (!options.has(Capability::Lora) || options.loras.empty()) {
+    return Refusal{Refusal::Kind::Precondition,
+                   "LoRA is not enabled on this engine; start it with --enable-lora",
+                   {}};
+  }
+  return Refusal{Refusal::Kind::NotFound, fmt::format("LoRA adapter `{}` not found", lora), {}};
 }
 
 Check check_envelope(const ::vllm::GenerateRequest& request, const MockOptions& options) {
   const auto& model = request.model();
   if (!model.empty() && model != options.model &&
       std::ranges::find(options.aliases, model) == options.aliases.end()) {
-    return Status{StatusCode::NotFound, fmt::format("model `{}` not found", model),
-                  Status::Origin::Server};
+    return Refusal{Refusal::Kind::NotFound, fmt::format("model `{}` not found", model), {}};
   }
   if (request.prompt_case() == ::vllm::GenerateRequest::PROMPT_NOT_SET) {
     return invalid("prompt is required");
@@ -48,54 +56,45 @@ Check check_envelope(const ::vllm::GenerateRequest& request, const MockOptions& 
   if (request.sampling().num_sequences() > 1) {
     return invalid("num_sequences > 1 is not supported");
   }
-  if (!request.lora_name().empty()) {
-    return Status{StatusCode::FailedPrecondition,
-                  "LoRA is not enabled on this engine; start it with --enable-lora",
-                  Status::Origin::Server};
+  if (Check failed = check_adapter(request.lora_name(), options)) {
+    return failed;
   }
   if (request.media_size() > 0) {
-    return Status{StatusCode::Unimplemented, "media is not simulated", Status::Origin::Server};
+    return Refusal{Refusal::Kind::Unimplemented, "media is not simulated", {}};
   }
   if (request.has_text()) {
     if (request.text().empty()) {
       return invalid(
           fmt::format("generate request `{}` has an empty prompt_token_ids", request.request_id()));
     }
-    return Status{StatusCode::Unimplemented, "text prompts are not simulated: send token_ids",
-                  Status::Origin::Server};
+    return Refusal{
+        Refusal::Kind::Unimplemented, "text prompts are not simulated: send token_ids", {}};
   }
   return std::nullopt;
 }
 
-Check check_range(std::string_view name, float value, float low, bool open, float high) {
-  if ((open ? value > low : value >= low) && value <= high) {
-    return std::nullopt;
+Check check_sampling(const ::vllm::GenerateRequest& request, const MockOptions& options) {
+  if (options.refuse_temperature && request.has_temperature()) {
+    return invalid(std::string(kNoTemperature));
   }
-  return invalid(
-      fmt::format("{} must be in {}{}, {}], got {}", name, open ? '(' : '[', low, high, value));
-}
-
-Check check_sampling(const ::vllm::GenerateRequest& request) {
   const auto& sampling = request.sampling();
   const auto& decoding = request.decoding();
-  Check failed = check_range("temperature", request.temperature(), 0, false, 2);
-  if (!failed && sampling.has_top_p()) {
-    failed = check_range("top_p", sampling.top_p(), 0, true, 1);
+  SamplingValues values;
+  if (request.has_temperature()) {
+    values.temperature = request.temperature();
   }
-  if (!failed && sampling.has_min_p()) {
-    failed = check_range("min_p", sampling.min_p(), 0, false, 1);
+  if (sampling.has_top_p()) {
+    values.top_p = sampling.top_p();
   }
-  if (!failed) {
-    failed = check_range("presence_penalty", decoding.presence_penalty(), -2, false, 2);
+  if (sampling.has_min_p()) {
+    values.min_p = sampling.min_p();
   }
-  if (!failed) {
-    failed = check_range("frequency_penalty", decoding.frequency_penalty(), -2, false, 2);
+  values.presence_penalty = decoding.presence_penalty();
+  values.frequency_penalty = decoding.frequency_penalty();
+  if (decoding.repetition_penalty() != 0) {
+    values.repetition_penalty = decoding.repetition_penalty();
   }
-  if (!failed && !(decoding.repetition_penalty() >= 0)) {
-    failed = invalid(fmt::format("repetition_penalty must be greater than zero, got {}",
-                                 decoding.repetition_penalty()));
-  }
-  return failed;
+  return check_ranges(values);
 }
 
 Check check_structured(const ::vllm::DecodingParameters& decoding) {
@@ -111,48 +110,19 @@ Check check_structured(const ::vllm::DecodingParameters& decoding) {
   return std::nullopt;
 }
 
-Check check_vocabulary(std::string_view name, std::vector<TokenId> ids,
-                       const MockOptions& options) {
-  if (options.vocab_size == 0) {
-    return std::nullopt;
-  }
-  std::erase_if(ids, [&](TokenId id) { return id < options.vocab_size; });
-  if (ids.empty()) {
-    return std::nullopt;
-  }
-  return invalid(fmt::format("token_id(s) {} in {} are out of vocabulary. Vocabulary size: {}", ids,
-                             name, options.vocab_size));
-}
-
 Check check_candidates(const ::vllm::CandidateTokens& wanted, const MockOptions& options,
                        CandidateChoice& choice) {
-  const std::int64_t limit = options.max_logprobs < 0
-                                 ? static_cast<std::int64_t>(vocabulary_of(options))
-                                 : options.max_logprobs;
   std::int64_t top_n = 0;
   if (wanted.has_top_n()) {
     top_n = static_cast<std::int32_t>(wanted.top_n());
   } else if (wanted.has_all() && wanted.all()) {
     top_n = static_cast<std::int64_t>(vocabulary_of(options));
-  } else if (wanted.has_token_ids()) {
+  } else if (wanted.has_token_ids() && options.has(Capability::LogprobTokenIds)) {
     const auto& ids = wanted.token_ids().ids();
     choice.token_ids.assign(ids.begin(), ids.end());
   }
-  if (top_n < 0) {
-    return invalid(fmt::format("requested logprobs of {}, which is negative", top_n));
-  }
-  if (top_n > limit) {
-    return invalid(fmt::format("requested logprobs of {}, which is greater than max allowed: {}",
-                               top_n, limit));
-  }
-  if (choice.token_ids.size() > kMaxLogprobIds) {
-    return invalid(
-        fmt::format("requested {} logprob_token_ids, which is greater than max "
-                    "allowed: {}",
-                    choice.token_ids.size(), kMaxLogprobIds));
-  }
-  choice.top_n = static_cast<std::uint32_t>(top_n);
-  return check_vocabulary("logprob_token_ids", choice.token_ids, options);
+  Check failed = check_top_n(top_n, options, choice);
+  return failed ? failed : check_candidate_ids(options, choice);
 }
 
 Check check_response(const ::vllm::GenerateRequest& request, const MockOptions& options,
@@ -178,18 +148,6 @@ Check check_response(const ::vllm::GenerateRequest& request, const MockOptions& 
   return std::nullopt;
 }
 
-Status too_long(const MockOptions& options, std::size_t prompt) {
-  return invalid(
-      options.has(Capability::ProtoVersion)
-          ? fmt::format("This model's maximum context length is {} tokens. However, your "
-                        "prompt fills it with {} input tokens, leaving no room for "
-                        "output tokens. Please reduce the length of the input prompt.",
-                        options.max_model_len, prompt)
-          : fmt::format("this model's maximum context length is {} tokens, but the "
-                        "prompt contains {} input tokens",
-                        options.max_model_len, prompt));
-}
-
 Check check_prompt(const ::vllm::GenerateRequest& request, const MockOptions& options,
                    GenerateSpec& spec) {
   const auto& ids = request.token_ids().ids();
@@ -213,39 +171,20 @@ Check check_prompt(const ::vllm::GenerateRequest& request, const MockOptions& op
   if (auto failed = check_vocabulary("prompt", spec.prompt, options)) {
     return failed;
   }
-  if (spec.prompt.size() >= options.max_model_len) {
-    return too_long(options, spec.prompt.size());
-  }
-  return std::nullopt;
+  return check_length(options, spec.prompt.size());
 }
 
 Check check_stopping(const ::vllm::GenerateRequest& request, const MockOptions& options,
                      GenerateSpec& spec) {
   const auto& stopping = request.stopping();
-  const auto room = static_cast<std::uint32_t>(options.max_model_len - spec.prompt.size());
-  const std::uint32_t wanted = stopping.max_new_tokens();
-  const std::uint32_t most = wanted == 0 ? room : wanted;
-  if (stopping.min_new_tokens() > most) {
-    return invalid(
-        fmt::format("`min_tokens` must be less than or equal to `max_tokens`, got "
-                    "min_tokens={}, max_tokens={}",
-                    stopping.min_new_tokens(), most));
+  Check failed = set_limits(stopping.max_new_tokens(), stopping.min_new_tokens(), options, spec);
+  if (!failed) {
+    failed = set_stop_ids({stopping.stop_token_ids().begin(), stopping.stop_token_ids().end()},
+                          stopping.ignore_eos(), options, spec);
   }
-  spec.stop.max_new_tokens = std::min(most, room);
-  spec.stop.min_new_tokens = stopping.min_new_tokens();
-  spec.stop.ignore_eos = stopping.ignore_eos();
-  spec.stop.stop_ids.assign(stopping.stop_token_ids().begin(), stopping.stop_token_ids().end());
-  if (auto failed = check_vocabulary("stop_token_ids", spec.stop.stop_ids, options)) {
+  if (failed) {
     return failed;
   }
-  if (!options.eos_token_ids.empty()) {
-    spec.stop.eos = options.eos_token_ids.front();
-    if (!spec.stop.ignore_eos) {
-      spec.stop.stop_ids.insert(spec.stop.stop_ids.end(), options.eos_token_ids.begin() + 1,
-                                options.eos_token_ids.end());
-    }
-  }
-  std::ranges::sort(spec.stop.stop_ids);
   for (const std::string& text : stopping.stop_strings()) {
     if (text.empty()) {
       return invalid("stop strings must not be empty");
@@ -287,22 +226,10 @@ Check check_rank(const std::string_view* metadata, const MockOptions& options, G
   return std::nullopt;
 }
 
-Check check_connected(const MockOptions& options, const GenerateSpec& spec) {
-  if (spec.any_rank || spec.rank < options.data_parallel_size) {
-    return std::nullopt;
-  }
-  std::vector<std::uint32_t> ranks(options.data_parallel_size);
-  std::ranges::generate(ranks, [next = 0U]() mutable { return next++; });
-  return invalid(
-      fmt::format("engine-core error: data parallel rank {} is not connected to this "
-                  "frontend; connected ranks: {}",
-                  spec.rank, ranks));
-}
-
 // The part that the first servers reported as INTERNAL.
 Check check_text_layer(const ::vllm::GenerateRequest& request, const MockOptions& options,
                        GenerateSpec& spec) {
-  Check failed = check_sampling(request);
+  Check failed = check_sampling(request, options);
   if (!failed) {
     failed = check_structured(request.decoding());
   }
@@ -318,16 +245,13 @@ Check check_text_layer(const ::vllm::GenerateRequest& request, const MockOptions
   if (!failed) {
     failed = check_decoding(request.decoding(), options, spec);
   }
-  if (failed && !options.has(Capability::TypedErrors)) {
-    failed->code = StatusCode::Internal;
-  }
   return failed;
 }
 
 }  // namespace
 
-std::uint64_t vocabulary_of(const MockOptions& options) {
-  return options.vocab_size == 0 ? TokenFormula::kFirst + TokenFormula::kSpan : options.vocab_size;
+Status to_status(Refusal refusal) {
+  return {code_of(refusal.kind), std::move(refusal.message), Status::Origin::Server};
 }
 
 std::expected<GenerateSpec, Status> check_request(const ::vllm::GenerateRequest& request,
@@ -337,21 +261,27 @@ std::expected<GenerateSpec, Status> check_request(const ::vllm::GenerateRequest&
   spec.request_id = request.request_id().empty() ? make_uuid() : request.request_id();
   spec.cache_key.salt = request.kv().cache_salt();
   spec.cache_key.session_id = request.session_id();
+  spec.cache_key.lora = request.lora_name();
+  spec.cache_key.lora_id = options.lora_id(request.lora_name());
   Check failed = check_rank(rank_metadata, options, spec);
   if (!failed) {
     failed = check_envelope(request, options);
   }
   if (!failed) {
     failed = check_text_layer(request, options, spec);
+    if (failed && !options.has(Capability::TypedErrors)) {
+      return std::unexpected(
+          Status{StatusCode::Internal, std::move(failed->message), Status::Origin::Server});
+    }
   }
   if (!failed) {
-    failed = check_connected(options, spec);
+    failed = check_rank_exists(options, spec);
   }
   if (!failed) {
-    failed = check_handoff(request, options.role);
+    failed = check_handoff(request.kv().kv_transfer_params(), options.role);
   }
   if (failed) {
-    return std::unexpected(*failed);
+    return std::unexpected(to_status(std::move(*failed)));
   }
   spec.skip_cache_read = request.kv().bypass_prefix_cache() || spec.prompt_logprobs;
   spec.hand_off = options.role == Role::Prefill;

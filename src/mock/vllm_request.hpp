@@ -1,13 +1,11 @@
 #pragma once
 
-#include <cstdint>
 #include <expected>
-#include <string>
 #include <string_view>
-#include <vector>
 
+#include "mock/generate_spec.hpp"
 #include "mock/options.hpp"
-#include "mock/sequence.hpp"
+#include "mock/request_checks.hpp"
 #include "net/grpc.hpp"
 
 namespace vllm {
@@ -16,34 +14,8 @@ class GenerateRequest;
 
 namespace fairlead::mock {
 
-/// Which candidates to report beside a token.
-struct CandidateChoice {
-  std::uint32_t top_n = 0;         ///< The most likely ones.
-  std::vector<TokenId> token_ids;  ///< Or exactly these.
-};
-
-/// A checked request.
-struct GenerateSpec {
-  std::string request_id;                 ///< As sent, or made here.
-  std::vector<TokenId> prompt;            ///< After truncation.
-  StopRules stop;                         ///< Limits are resolved.
-  std::vector<TokenId> allowed;           ///< Nothing else is generated; empty = all.
-  CacheKey cache_key;                     ///< Salt and session.
-  bool skip_cache_read = false;           ///< Asked for, or needed by prompt logprobs.
-  std::vector<std::string> stop_strings;  ///< Searched in the text.
-  bool include_stop_string = false;       ///< The text keeps what stopped it.
-  bool prompt_token_ids = false;          ///< Report the prompt.
-  bool prompt_logprobs = false;           ///< Report its logprobs.
-  CandidateChoice prompt_candidates;      ///< And candidates.
-  bool text = true;                       ///< Report text.
-  bool token_ids = false;                 ///< Report ids.
-  bool logprobs = false;                  ///< Report logprobs.
-  CandidateChoice candidates;             ///< And candidates.
-  bool hand_off = false;                  ///< A prefill: answer with transfer parameters.
-  bool prompt_arrives = false;            ///< A decode: the prompt was computed elsewhere.
-  std::uint32_t rank = 0;                 ///< Wanted rank.
-  bool any_rank = true;                   ///< None was wanted.
-};
+/// The refusal as this interface says it.
+net::grpc::Status to_status(Refusal refusal);
 
 /// Checks a request as vLLM 0.32 does, in its order and with its texts; what the simulation cannot
 /// do (text prompts, media) is UNIMPLEMENTED. `rank_metadata` is the value of
@@ -51,8 +23,5 @@ struct GenerateSpec {
 std::expected<GenerateSpec, net::grpc::Status> check_request(const ::vllm::GenerateRequest& request,
                                                              const std::string_view* rank_metadata,
                                                              const MockOptions& options);
-
-/// Ids of a vocabulary as the candidate formula counts them.
-std::uint64_t vocabulary_of(const MockOptions& options);
 
 }  // namespace fairlead::mock

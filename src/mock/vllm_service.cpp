@@ -2,10 +2,14 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <expected>
 #include <utility>
 
+#include "base/json.hpp"
 #include "grpc/health.pb.h"
-#include "mock/vllm_generation.hpp"
+#include "mock/debug_api.hpp"
+#include "mock/generation.hpp"
+#include "mock/vllm_output.hpp"
 #include "mock/vllm_request.hpp"
 #include "net/task_group.hpp"
 #include "vllm/inference.pb.h"
@@ -18,31 +22,63 @@ using net::grpc::Status;
 using net::grpc::StatusCode;
 
 constexpr std::size_t kMaxRequestBytes = 32 * 1024 * 1024;
-constexpr net::Duration kResetPoll = std::chrono::milliseconds(10);
-constexpr int kResetPolls = 200;
 
-std::string render_generate(const ReceivedRequest& received) {
-  ::vllm::GenerateRequest request;
+std::string to_json(const google::protobuf::Message& message) {
   std::string json;
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
-  if (!request.ParseFromString(received.message) ||
-      !google::protobuf::util::MessageToJsonString(request, &json, options).ok()) {
-    return "null";
-  }
-  return json;
+  return google::protobuf::util::MessageToJsonString(message, &json, options).ok() ? json : "{}";
 }
 
-struct Held {
-  explicit Held(EngineState& s) : state(s) { ++state.held; }
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-  ~Held() {
-    --state.held;
-    ++state.aborted_total;
+std::string render_generate(const ReceivedRequest& received) {
+  ::vllm::GenerateRequest request;
+  return request.ParseFromString(received.message) ? to_json(request) : "null";
+}
+
+// The record holds the request without what is large or named elsewhere.
+RenderedRecord render_grpc_record(const RequestRecord& record) {
+  RenderedRecord rendered;
+  ::vllm::GenerateRequest request;
+  if (!request.ParseFromString(record.sampling)) {
+    return rendered;
   }
-  EngineState& state;
-};
+  rendered.logprobs = to_json(request.response());
+  json::Object fields;
+  if (request.has_temperature()) {
+    fields.set("temperature", double{request.temperature()});
+  }
+  for (const std::string& part :
+       {to_json(request.sampling()), to_json(request.decoding()), to_json(request.stopping())}) {
+    const auto members = json::parse(part);
+    if (members && members->as_object()) {
+      for (const json::Member& member : *members->as_object()) {
+        fields.set(member.key, member.value);
+      }
+    }
+  }
+  rendered.sampling = json::dump(fields);
+  return rendered;
+}
+
+RequestRecord record_of(const ::vllm::GenerateRequest& request, bool streaming,
+                        const std::expected<GenerateSpec, Status>& spec) {
+  RequestRecord record;
+  record.request_id = spec ? spec->request_id : request.request_id();
+  record.model = request.model();
+  record.lora = request.lora_name();
+  record.stream = streaming;
+  record.refusal = spec ? std::string() : spec.error().message;
+  ::vllm::GenerateRequest kept;
+  if (request.has_temperature()) {
+    kept.set_temperature(request.temperature());
+  }
+  *kept.mutable_sampling() = request.sampling();
+  *kept.mutable_decoding() = request.decoding();
+  *kept.mutable_stopping() = request.stopping();
+  *kept.mutable_response() = request.response();
+  record.sampling = kept.SerializeAsString();
+  return record;
+}
 
 net::Task<> run_then_set(net::http::Handler& handler, net::http::Exchange& exchange,
                          net::Event& done) {
@@ -55,6 +91,7 @@ net::Task<> run_then_set(net::http::Handler& handler, net::http::Exchange& excha
 VllmService::VllmService(EngineState& state) : state_(state) {
   service_.limit_requests(kMaxRequestBytes);
   state_.render_message = render_generate;
+  state_.render_record = render_grpc_record;
   add_inference();
   if (state_.options.has(Capability::Control)) {
     add_control_methods(service_, state_);
@@ -67,6 +104,10 @@ VllmService::VllmService(EngineState& state) : state_(state) {
 
 net::http::Handler VllmService::handler() {
   return [this](net::http::Exchange& exchange) { return serve(exchange); };
+}
+
+std::string VllmService::error_body(int, std::string_view message) const {
+  return debug_error(message);
 }
 
 void VllmService::add_inference() {
@@ -104,10 +145,7 @@ net::Task<> VllmService::serve_until_reset(net::http::Exchange& exchange) {
   if (!exchange.finished() && !exchange.started()) {
     exchange.start(200, {{"content-type", "application/grpc"}});
   }
-  // What was written before the fault is to arrive.
-  for (int i = 0; i < kResetPolls && !exchange.finished() && exchange.unsent() > 0; ++i) {
-    co_await net::Sleep(kResetPoll);
-  }
+  co_await drain_before_reset(exchange);
 }
 
 net::Task<> VllmService::generate(ServerCall& call, bool streaming) {
@@ -115,7 +153,7 @@ net::Task<> VllmService::generate(ServerCall& call, bool streaming) {
   ++state_.requests_total;
   state_.record(http.path, http.headers, call.request());
   if (state_.fault(FaultKind::StallOpen)) {
-    const Held held(state_);
+    const HeldRequest held(state_);
     net::Event never;
     co_await never.wait();
   }
@@ -130,15 +168,12 @@ net::Task<> VllmService::generate(ServerCall& call, bool streaming) {
     } else {
       spec = check_request(request, rank ? &*rank : nullptr, options);
     }
-  }
-  if (spec && options.max_concurrent_requests > 0 &&
-      state_.active >= options.max_concurrent_requests) {
-    spec = std::unexpected(Status{StatusCode::ResourceExhausted, "too many concurrent requests",
-                                  Status::Origin::Server});
-  }
-  if (spec && state_.paused) {
-    spec = std::unexpected(
-        Status{StatusCode::Unavailable, "generation is paused", Status::Origin::Server});
+    if (spec) {
+      if (auto refused = check_admission(state_)) {
+        spec = std::unexpected(to_status(std::move(*refused)));
+      }
+    }
+    state_.add_record(record_of(request, streaming, spec));
   }
   if (!spec) {
     ++state_.rejected_total;
@@ -146,10 +181,17 @@ net::Task<> VllmService::generate(ServerCall& call, bool streaming) {
     co_return;
   }
   EngineCore& core = spec->any_rank ? state_.least_loaded() : *state_.cores[spec->rank];
-  const auto reset = resets_.find(&call.exchange());
-  VllmGeneration generation(state_, core, std::move(*spec), call, streaming,
-                            reset == resets_.end() ? nullptr : reset->second);
+  VllmAnswer answer(*spec, options, call, streaming);
+  Generation generation(state_, core, *spec, answer, call.exchange());
   co_await generation.ended().wait();
+  if (!generation.was_reset()) {
+    co_return;
+  }
+  if (const auto reset = resets_.find(&call.exchange()); reset != resets_.end()) {
+    reset->second->set();
+    net::Event never;
+    co_await never.wait();
+  }
 }
 
 void VllmService::add_health() {

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <unordered_map>
 
+#include "mock/engine_service.hpp"
 #include "mock/engine_state.hpp"
 #include "net/event.hpp"
 #include "net/grpc.hpp"
@@ -12,17 +14,17 @@ namespace fairlead::mock {
 
 /// vLLM's native gRPC interface: vllm.Inference and vllm.Control (or the first servers' single
 /// vllm.Generate) and grpc.health.v1.Health, on one EngineState.
-class VllmService {
+class VllmService final : public EngineService {
  public:
   /// The state must outlive the service.
   explicit VllmService(EngineState& state);
   VllmService(const VllmService&) = delete;
   VllmService& operator=(const VllmService&) = delete;
 
-  /// Handler for an http::Server; the service must outlive the server.
-  net::http::Handler handler();
-  /// Tells health watchers that the state may have changed.
-  void health_changed();
+  net::http::Handler handler() override;
+  /// Tells health watchers.
+  void health_changed() override;
+  std::string error_body(int status, std::string_view message) const override;
 
  private:
   struct Watcher : ListNode<Watcher> {

@@ -221,6 +221,7 @@ def test_random_load_with_cancels_leaves_nothing(start):
 
 
 @pytest.mark.parametrize("flags", [
+    ("--canvas-eos", "3"), ("--lora", "mock", "--model", "mock"), ("--http-flavor", "rust-9"), ("--fault", "logprob-nan"),
     ("--fault", "nonsense"), ("--without", "everything"), ("--dialect", "vllm-9"), ("--role", "both"),
     ("--reply", "script:/no/such/file"), ("--block-size", "0"), ("--kv-replay", "127.0.0.1:0"),
     ("--max-model-len", "1000", "--num-gpu-blocks", "2", "--block-size", "16"),

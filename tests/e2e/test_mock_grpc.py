@@ -1,5 +1,6 @@
 """The simulated vLLM engine over gRPC: formulas, request rules, what it reports."""
 
+import math
 import random
 
 import grpc
@@ -214,3 +215,87 @@ def test_received_requests_are_shown(shared):
     for i in range(70):
         shared.unary(f"many-{i}")
     assert [r["request_id"] for r in shared.engine.state()["last_requests"]] == [f"many-{i}" for i in range(6, 70)]
+
+
+def test_the_debug_port_lists_what_was_asked_for(start):
+    api = start("--lora", "adapter")
+    pb = api.pb
+    api.unary("a", lora_name="adapter", temperature=0.5, sampling=pb.RandomSampling(top_k=3),
+              response={"output_logprobs": True, "output_candidates": pb.CandidateTokens(top_n=2)})
+    api.refused("b", temperature=5)
+    first, second = api.engine.requests()
+    assert (first["request_id"], first["lora"], first["extra_args"], first["stream"]) == ("a", "adapter", None, False)
+    assert first["sampling"] == {"temperature": 0.5, "top_k": 3, "max_new_tokens": 5}
+    assert first["logprobs"]["output_candidates"] == {"top_n": 2}
+    assert second["refusal"] == "temperature must be in [0, 2], got 5"
+    assert api.engine.state()["requests_with_extra_args"] == 0
+
+
+def test_logprob_faults(start):
+    api = start()
+    tokens = Formula(42, "req-1").tokens(5)
+    wanted = {"output_logprobs": True, "output_candidates": api.pb.CandidateTokens(top_n=2), "prompt_logprobs": True}
+
+    def outputs(fault):
+        api.engine.set_faults(fault)
+        response = api.unary(response=wanted)
+        assert list(response.outputs.token_ids) == tokens
+        return response.prompt_info, response.outputs
+
+    for fault in ("logprobs-null", "logprobs-empty"):
+        prompt, output = outputs(fault)
+        assert not prompt.logprobs and not output.logprobs and not output.candidate_tokens
+    prompt, output = outputs("logprobs-short")
+    assert (len(prompt.logprobs), len(output.logprobs), len(output.candidate_tokens)) == (9, 4, 4)
+    _, output = outputs("logprob-nan:1")
+    assert [math.isnan(value) for value in output.logprobs] == [False, True, False, False, False]
+    _, output = outputs("logprob-unsampled:2")
+    present = [t in [c.id for c in entry.tokens] for t, entry in zip(tokens, output.candidate_tokens, strict=True)]
+    assert present == [True, True, False, True, True]
+
+
+def test_adapters(start):
+    api = start("--lora", "one", "--lora", "another", "--block-size", 4)
+    control = api.control_pb
+    adapters = api.control.ListLoras(control.ListLorasRequest()).adapters
+    assert [(a.lora_name, a.lora_id) for a in adapters] == [("another", 2), ("one", 1)]
+    assert api.control.GetModelInfo(control.GetModelInfoRequest()).supports_lora
+    assert api.control.GetServerInfo(control.GetServerInfoRequest()).max_loras == 2
+    plain, adapted = api.unary().outputs.token_ids, api.unary(lora_name="one").outputs.token_ids
+    assert list(plain) == Formula(42, "req-1").tokens(5)
+    assert list(adapted) == Formula(Formula(42, "one").start, "req-1").tokens(5)
+    assert sorted(chain["lora_name"] for chain in api.engine.kv()["chains"]) == ["", "one"]
+    assert api.refused(lora_name="three")[0] is grpc.StatusCode.NOT_FOUND
+
+
+def test_without_adapters_their_calls_fail(start):
+    api = start("--lora", "one", "--without", "lora")
+    with pytest.raises(grpc.RpcError) as refused:
+        api.control.ListLoras(api.control_pb.ListLorasRequest())
+    assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert api.refused(lora_name="one")[0] is grpc.StatusCode.FAILED_PRECONDITION
+    assert not api.control.GetModelInfo(api.control_pb.GetModelInfoRequest()).supports_lora
+
+
+def test_a_model_that_takes_no_temperature(start):
+    api = start("--refuse-temperature")
+    api.unary()
+    for temperature in (0.0, 0.7):
+        code, details = api.refused(temperature=temperature)
+        assert code is grpc.StatusCode.INVALID_ARGUMENT and "temperature" in details
+
+
+def test_an_eos_inside_the_canvas_ends_nothing(start):
+    api = start("--eos-token-id", 9, "--canvas-eos", 2)
+    outputs = api.unary(stopping={"stop_token_ids": [9]}).outputs
+    wanted = Formula(42, "req-1").tokens(5)
+    wanted[2] = 9
+    assert list(outputs.token_ids) == wanted
+    assert outputs.finish_info.finish_reason == api.pb.FinishInfo.LENGTH
+
+
+def test_chosen_candidates_are_ignored_by_servers_that_lack_them(start):
+    api = start("--without", "logprob-token-ids")
+    chosen = api.pb.CandidateTokens(token_ids=api.pb.TokenIds(ids=[5, 3]))
+    outputs = api.unary(max_new_tokens=1, response={"output_logprobs": True, "output_candidates": chosen}).outputs
+    assert len(outputs.logprobs) == 1 and not outputs.candidate_tokens[0].tokens

@@ -125,6 +125,18 @@ class MockEngine(Listening):
         """`running`, `waiting`, `requests_total`, `last_requests` and the rest."""
         return self.debug("/debug/state")
 
+    def requests(self) -> list[dict[str, Any]]:
+        """What the latest 1000 requests asked for, oldest first: id, model, adapter, extra arguments, sampling
+        fields, log-probabilities."""
+        return self.debug("/debug/requests")["requests"]
+
+    def set_faults(self, *faults: str) -> Any:
+        """Replaces the faults of the running engine; what it then says."""
+        answer = httpx.post(f"http://{self.addresses['debug']}/debug/fault", json={"faults": faults},
+                            trust_env=False, timeout=scaled(10))
+        answer.raise_for_status()
+        return answer.json()
+
     def kv(self) -> Any:
         """Token ids of every cached chain of blocks."""
         return self.debug("/debug/kv")
@@ -213,12 +225,14 @@ class Launcher:
             serve.wait_ready()
         return serve
 
-    def mock_engine(self, *flags: object, model: str = "mock", backend: str = "vllm",
+    def mock_engine(self, *flags: object, model: str = "mock", backend: str = "vllm", flavor: str | None = None,
                     listen: str = "127.0.0.1:0", env: dict[str, str] | None = None,
                     ready_timeout: float = 20.0) -> MockEngine:
-        """A simulated engine at free ports (`listen` fixes the address, for a rejoining engine)."""
+        """A simulated engine at free ports (`listen` fixes the address, for a rejoining engine). With
+        `backend="vllm-http"`, `flavor` says whose server it plays."""
+        chosen = ["--http-flavor", flavor] if flavor else []
         process = self.start("mock-engine", "--backend", backend, "--listen", listen,
-                             "--debug-listen", "127.0.0.1:0", "--model", model, *flags, env=env)
+                             "--debug-listen", "127.0.0.1:0", "--model", model, *chosen, *flags, env=env)
         return MockEngine(process, process.ready(ready_timeout))
 
     def close(self, check: bool = True) -> None:

@@ -80,8 +80,8 @@ class Engine : public ::testing::Test {
     net::testing::run_task(reactor_, bind());
     ASSERT_TRUE(addresses_);
     on_reactor([&] {
-      channel_ = std::make_unique<net::grpc::Channel>(dialer_, addresses_->grpc.to_string(),
-                                                      std::vector{addresses_->grpc});
+      channel_ = std::make_unique<net::grpc::Channel>(dialer_, addresses_->engine.to_string(),
+                                                      std::vector{addresses_->engine});
     });
   }
 

@@ -1,17 +1,19 @@
-#include "mock/vllm_generation.hpp"
+#include "mock/generation.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace fairlead::mock {
 namespace {
 
-using net::grpc::Status;
-using net::grpc::StatusCode;
-
-// Unsent bytes of one call above which its sequence waits. The connection's low mark ends the wait.
+// Unsent bytes of one answer above which its sequence waits. The connection's low mark ends the
+// wait.
 constexpr std::size_t kHighMark = 256 * 1024;
+constexpr net::Duration kResetPoll = std::chrono::milliseconds(10);
+constexpr int kResetPolls = 200;
 
 bool fires_after_tokens(FaultKind kind) {
   return kind == FaultKind::StallAfter || kind == FaultKind::ResetAfter ||
@@ -20,16 +22,9 @@ bool fires_after_tokens(FaultKind kind) {
 
 }  // namespace
 
-VllmGeneration::VllmGeneration(EngineState& state, EngineCore& core, GenerateSpec spec,
-                               net::grpc::ServerCall& call, bool streaming, net::Event* reset)
-    : state_(state),
-      core_(core),
-      spec_(std::move(spec)),
-      call_(call),
-      streaming_(streaming),
-      reset_(reset),
-      encoder_(spec_, state.options) {
-  encoder_.set_gather(!streaming_);
+Generation::Generation(EngineState& state, EngineCore& core, const GenerateSpec& spec,
+                       AnswerWriter& writer, net::http::Exchange& exchange)
+    : state_(state), core_(core), spec_(spec), writer_(writer), exchange_(exchange) {
   if (!spec_.stop_strings.empty()) {
     stop_strings_.emplace(spec_.stop_strings, spec_.include_stop_string);
   }
@@ -37,20 +32,21 @@ VllmGeneration::VllmGeneration(EngineState& state, EngineCore& core, GenerateSpe
   prepare_sequence();
   ++state_.active;
   state_.generations.push_back(*this);
-  call_.exchange().set_on_drain([this] { update_pause(); });
+  exchange_.set_on_drain([this] { update_pause(); });
   core_.add(sequence_);
 }
 
-VllmGeneration::~VllmGeneration() {
+Generation::~Generation() {
   if (!over_) {
     core_.remove(sequence_);
     ++state_.aborted_total;
+    ++core_.counters().aborted;
   }
   --state_.active;
-  call_.exchange().set_on_drain({});
+  exchange_.set_on_drain({});
 }
 
-void VllmGeneration::choose_fault() {
+void Generation::choose_fault() {
   for (const Fault& fault : state_.options.faults) {
     if (fires_after_tokens(fault.kind) && (!fault_ || fault.tokens < fault_->tokens)) {
       fault_ = fault;
@@ -58,7 +54,7 @@ void VllmGeneration::choose_fault() {
   }
 }
 
-void VllmGeneration::prepare_sequence() {
+void Generation::prepare_sequence() {
   const MockOptions& options = state_.options;
   const Nanos now = engine_time(net::Clock::now());
   sequence_.tokens = spec_.prompt;
@@ -68,11 +64,22 @@ void VllmGeneration::prepare_sequence() {
   sequence_.prompt_arrives = spec_.prompt_arrives;
   sequence_.stop = spec_.stop;
   sequence_.observer = this;
-  sequence_.reply = state_.replies.next(spec_.request_id);
+  sequence_.reply = state_.replies.next(spec_.request_id, spec_.cache_key.lora);
   if (options.reasoning) {
     sequence_.reply.add_reasoning(*options.reasoning, spec_.stop.max_new_tokens);
   }
   sequence_.reply.restrict_to(spec_.allowed);
+  if (spec_.forced) {
+    sequence_.reply.force(*spec_.forced);
+  }
+  if (options.canvas_eos) {
+    sequence_.reply.put(*options.canvas_eos, options.eos_token_ids.front());
+    sequence_.stop.canvas = true;
+    sequence_.stop.ignore_eos = true;
+    std::erase_if(sequence_.stop.stop_ids, [&](TokenId id) {
+      return std::ranges::find(options.eos_token_ids, id) != options.eos_token_ids.end();
+    });
+  }
   sequence_.ready_at = now;
   sequence_.interval = Nanos(static_cast<std::int64_t>(options.token_interval_ms * 1e6));
   if (const Fault* slow = state_.fault(FaultKind::Slow)) {
@@ -87,23 +94,22 @@ void VllmGeneration::prepare_sequence() {
   prompt_blocks_ = (spec_.prompt.size() + options.block_size - 1) / options.block_size;
 }
 
-void VllmGeneration::write(std::string_view message) {
-  if (streaming_) {
-    call_.write(message);
+void Generation::begin() {
+  if (!std::exchange(begun_, true)) {
+    writer_.begin();
   }
 }
 
-void VllmGeneration::write_prompt_info() {
-  if (!std::exchange(prompt_info_written_, true)) {
-    write(encoder_.prompt_info());
+void Generation::on_output(Sequence&, const StepOutput& output) {
+  if (sequence_.generated() <= 1) {
+    core_.counters().prompt_tokens += sequence_.prompt_tokens;
+    core_.counters().cached_tokens += sequence_.cached.value_or(0);
   }
-}
-
-void VllmGeneration::on_output(Sequence&, const StepOutput& output) {
+  core_.counters().generated_tokens += output.token ? 1 : 0;
   if (fault_ && fault_->tokens == 0 && apply_fault()) {
     return;
   }
-  write_prompt_info();
+  begin();
   FinishFacts facts;
   facts.stop_token = output.stop_token;
   if (output.eos) {
@@ -135,16 +141,15 @@ void VllmGeneration::on_output(Sequence&, const StepOutput& output) {
     finish(std::move(facts), output.token, text);
     return;
   }
-  write(encoder_.step(output.token, text, nullptr));
+  writer_.step(output.token, text);
   if (fault_ && sequence_.generated() >= fault_->tokens) {
     apply_fault();
-  } else if (call_.exchange().unsent() > kHighMark) {
+  } else if (exchange_.unsent() > kHighMark) {
     update_pause();
   }
 }
 
-void VllmGeneration::finish(FinishFacts facts, std::optional<TokenId> token,
-                            std::string_view text) {
+void Generation::finish(FinishFacts facts, std::optional<TokenId> token, std::string_view text) {
   facts.output_tokens = static_cast<std::uint32_t>(sequence_.generated());
   facts.cached_tokens = sequence_.cached.value_or(0);
   // As with a real connector, only a prefill that ran into its limit leaves blocks to be fetched.
@@ -152,26 +157,27 @@ void VllmGeneration::finish(FinishFacts facts, std::optional<TokenId> token,
     facts.hand_off_engine = state_.instance_id;
     facts.hand_off_blocks = prompt_blocks_;
   }
-  const std::string_view last = encoder_.step(token, text, &facts);
-  call_.write(streaming_ ? last : encoder_.gathered());
-  end({},
-      facts.reason == FinishFacts::Reason::Aborted ? state_.aborted_total : state_.finished_total);
+  const bool aborted = facts.reason == FinishFacts::Reason::Aborted;
+  TokenCounters& counters = core_.counters();
+  ++(aborted ? counters.aborted
+             : (facts.reason == FinishFacts::Reason::Stop ? counters.stopped : counters.full));
+  writer_.finish(token, text, facts);
+  end(aborted ? state_.aborted_total : state_.finished_total);
 }
 
-void VllmGeneration::end(const Status& status, std::uint64_t& counter) {
+void Generation::end(std::uint64_t& counter) {
   over_ = true;
   unlink();
   core_.remove(sequence_);
   ++counter;
-  call_.finish(status);
   ended_.set();
 }
 
-void VllmGeneration::abort() {
+void Generation::abort() {
   if (over_) {
     return;
   }
-  write_prompt_info();
+  begin();
   std::string text;
   if (stop_strings_) {
     stop_strings_->flush(text);
@@ -181,36 +187,36 @@ void VllmGeneration::abort() {
   finish(std::move(facts), std::nullopt, text);
 }
 
-// True when the call has ended or is stuck.
-bool VllmGeneration::apply_fault() {
+// True when the answer has ended or is stuck.
+bool Generation::apply_fault() {
   switch (fault_->kind) {
     case FaultKind::StallAfter:
-      write_prompt_info();
+      begin();
       stalled_ = true;
       update_pause();
       return true;
-    case FaultKind::EndAfter: end({}, state_.faulted_total); return true;
+    case FaultKind::EndAfter:
     case FaultKind::ErrorAfter:
-      end({static_cast<StatusCode>(fault_->status), "injected fault", Status::Origin::Server},
-          state_.faulted_total);
+      writer_.break_off(*fault_);
+      end(state_.faulted_total);
       return true;
     case FaultKind::ResetAfter:
-      if (reset_) {
-        over_ = true;
-        unlink();
-        core_.remove(sequence_);
-        ++state_.faulted_total;
-        reset_->set();
-        return true;
-      }
-      return false;
+      reset_ = true;
+      end(state_.faulted_total);
+      return true;
     default: return false;
   }
 }
 
-void VllmGeneration::update_pause() {
+void Generation::update_pause() {
   if (!over_) {
-    core_.set_paused(sequence_, stalled_ || call_.exchange().unsent() > kHighMark);
+    core_.set_paused(sequence_, stalled_ || exchange_.unsent() > kHighMark);
+  }
+}
+
+net::Task<> drain_before_reset(net::http::Exchange& exchange) {
+  for (int i = 0; i < kResetPolls && !exchange.finished() && exchange.unsent() > 0; ++i) {
+    co_await net::Sleep(kResetPoll);
   }
 }
 
