@@ -133,13 +133,16 @@ void Frontend::start_lanes() {
 void Frontend::start_fleet() {
   dialer_ = std::make_unique<net::TcpDialer>(options_.limits.socket);
   resolver_ = std::make_unique<fleet::ThreadResolver>(control_);
-  fleet_ = std::make_unique<fleet::DirectFleet>(
+  fleet_ = std::make_unique<fleet::LiveFleet>(
       options_.fleet,
       [this](engine::ClientOptions client) {
         return engine::make_client(*dialer_, std::move(client));
       },
       *resolver_, [this](const std::shared_ptr<const fleet::Fleet>& fleet) { on_snapshot(fleet); });
-  poster()([this] { fleet_->start(); });
+  poster()([this] {
+    fleet_->set_cards("flags", fleet::flag_cards(options_.engines, options_.prefill_engines));
+    fleet_->start();
+  });
 }
 
 std::function<void(std::move_only_function<void()>)> Frontend::poster() {
@@ -172,6 +175,7 @@ void Frontend::on_accept(int fd) {
 
 void Frontend::on_snapshot(const std::shared_ptr<const fleet::Fleet>& fleet) {
   check_assets(*fleet);
+  router_.retain(*fleet);
   for (const auto& lane : lanes_) {
     lane->set_fleet(fleet);
   }

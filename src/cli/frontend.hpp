@@ -12,7 +12,7 @@
 #include "chat/model_files.hpp"
 #include "cli/lane.hpp"
 #include "cli/serve_options.hpp"
-#include "fleet/direct_fleet.hpp"
+#include "fleet/live_fleet.hpp"
 #include "fleet/resolver.hpp"
 #include "net/reactor.hpp"
 #include "net/socket.hpp"
@@ -71,7 +71,7 @@ class Frontend {
   routing::Router router_;
   std::unique_ptr<net::TcpDialer> dialer_;
   std::unique_ptr<fleet::ThreadResolver> resolver_;
-  std::unique_ptr<fleet::DirectFleet> fleet_;
+  std::unique_ptr<fleet::LiveFleet> fleet_;
   std::unique_ptr<LaneContext> lane_context_;
   std::unique_ptr<std::latch> lanes_stopped_;
   std::vector<std::unique_ptr<Lane>> lanes_;

@@ -39,7 +39,7 @@ net::http::ServerLimits server_limits(const Settings& settings) {
   return limits;
 }
 
-void set_fleet_timing(const Settings& settings, fleet::DirectFleetOptions& fleet) {
+void set_fleet_timing(const Settings& settings, fleet::LiveFleetOptions& fleet) {
   fleet.startup_deadline = seconds_of(settings, "engine-startup-timeout-secs");
   fleet.attempt_timeout = seconds_of(settings, "engine-probe-timeout-secs");
   fleet.retry_interval = seconds_of(settings, "engine-retry-interval-secs");
@@ -119,7 +119,9 @@ Result<ServeOptions> serve_options(const Settings& settings) {
   if (!engines) {
     return std::unexpected(engines.error());
   }
-  options.fleet.engines = std::move(*engines);
+  for (fleet::Endpoint& engine : *engines) {
+    options.engines.push_back({.endpoint = std::move(engine)});
+  }
   set_fleet_timing(settings, options.fleet);
   const Result<routing::RouterMode> mode = router_mode(settings);
   if (!mode) {

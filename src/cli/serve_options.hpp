@@ -4,13 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "api/options.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/log.hpp"
 #include "cli/settings.hpp"
-#include "fleet/direct_fleet.hpp"
+#include "fleet/flag_cards.hpp"
+#include "fleet/live_fleet.hpp"
 #include "net/http_server.hpp"
 #include "routing/router.hpp"
 #include "serving/service.hpp"
@@ -28,10 +30,12 @@ struct ServeOptions {
   net::Duration drain_timeout{};            ///< Time for running answers after SIGTERM.
   log::Level log_level = log::Level::Info;  ///< Severity from which lines are written.
 
-  net::http::ServerLimits limits;   ///< Of every reactor's server.
-  fleet::DirectFleetOptions fleet;  ///< Engines and how they are watched.
-  serving::ServiceOptions service;  ///< Of every reactor's pipeline.
-  api::ApiOptions api;              ///< Of the client APIs.
+  net::http::ServerLimits limits;                   ///< Of every reactor's server.
+  std::vector<fleet::NamedEngine> engines;          ///< Named by flags; not prefill engines.
+  std::vector<fleet::NamedEngine> prefill_engines;  ///< Named by flags.
+  fleet::LiveFleetOptions fleet;                    ///< How engines are watched.
+  serving::ServiceOptions service;                  ///< Of every reactor's pipeline.
+  api::ApiOptions api;                              ///< Of the client APIs.
   routing::RouterMode router_mode = routing::RouterMode::RoundRobin;  ///< How workers are chosen.
   std::uint64_t router_seed = 0;                                      ///< Of the random modes.
   std::string metrics_prefix;                                         ///< Of every metric.

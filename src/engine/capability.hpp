@@ -53,6 +53,12 @@ class CapabilitySet {
     out.bits_ = bits_ & ~others.bits_;
     return out;
   }
+  /// Those of either set.
+  constexpr CapabilitySet with(CapabilitySet others) const {
+    CapabilitySet out;
+    out.bits_ = bits_ | others.bits_;
+    return out;
+  }
   /// True when there is none.
   constexpr bool empty() const { return bits_ == 0; }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fleet/readiness.hpp"
+
 namespace fairlead::fleet {
 
 void replace_wildcard_hosts(engine::EngineInfo& info, std::string_view authority_host) {
@@ -30,6 +32,10 @@ engine::ClientOptions Worker::client_options() const {
   return options;
 }
 
+bool Worker::has_adapter(std::string_view lora_name) const {
+  return lora_name.empty() || std::ranges::binary_search(adapters, lora_name);
+}
+
 const Worker* WorkerSet::in_slot(std::size_t slot) const {
   const auto found = std::ranges::lower_bound(
       workers, slot, {}, [](const std::shared_ptr<const Worker>& worker) { return worker->slot; });
@@ -39,6 +45,13 @@ const Worker* WorkerSet::in_slot(std::size_t slot) const {
 std::size_t WorkerSet::healthy() const {
   return static_cast<std::size_t>(std::ranges::count_if(
       workers, [](const std::shared_ptr<const Worker>& worker) { return worker->healthy; }));
+}
+
+std::size_t WorkerSet::healthy_with(std::string_view lora_name) const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(workers, [&](const std::shared_ptr<const Worker>& worker) {
+        return worker->healthy && worker->has_adapter(lora_name);
+      }));
 }
 
 const WorkerSet* Model::set(Role role) const {
@@ -56,8 +69,10 @@ const WorkerSet* Model::serving_set() const {
 }
 
 bool Model::ready() const {
-  const WorkerSet* serving = serving_set();
-  return serving && serving->healthy() > 0;
+  return std::ranges::any_of(worker_sets, [&](const std::shared_ptr<const WorkerSet>& set) {
+    return set->role != Role::Prefill && set->healthy_with(lora_name) > 0 &&
+           namespace_ready(*this, set->name_space);
+  });
 }
 
 std::shared_ptr<const Model> Fleet::find(std::string_view name) const {

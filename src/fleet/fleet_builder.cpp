@@ -3,168 +3,274 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace fairlead::fleet {
 namespace {
 
-/// Ids of worker sets: two per registration of a model.
-constexpr std::uint64_t kSetsPerModel = 2;
-
-bool differs(const std::string& a, const std::string& b) {
-  return !a.empty() && !b.empty() && a != b;
+std::uint32_t smaller_known(std::uint32_t a, std::uint32_t b) {
+  return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
 }
 
-std::shared_ptr<const Worker> make_worker(const Member& member, Role role) {
-  auto worker = std::make_shared<Worker>();
-  worker->id = member.id;
-  worker->endpoint = member.endpoint;
-  worker->backend = member.backend;
-  worker->role = role;
-  worker->slot = member.slot;
-  worker->info = *member.info;
-  worker->addresses = member.addresses;
-  worker->incarnation = member.incarnation;
-  worker->healthy = member.up;
-  return worker;
+std::string adapter_owner(const std::string& base, const std::string& name) {
+  return fmt::format("`{}` of `{}`", name, base);
 }
 
 }  // namespace
 
-FleetBuilder::FleetBuilder(std::string model_name, std::size_t engines, std::size_t prefill_engines)
-    : model_name_(std::move(model_name)), engines_(engines), prefill_engines_(prefill_engines) {}
+FleetBuilder::FleetBuilder(std::string model_name, net::Duration succession_after)
+    : model_name_(std::move(model_name)), succession_after_(succession_after) {}
 
-std::shared_ptr<const Fleet> FleetBuilder::build(std::span<Member* const> members,
-                                                 std::int64_t unix_seconds) {
-  choose_identity(members, unix_seconds);
-  for (Member* member : members) {
-    member->exclusion = member->info ? difference(*member->info) : std::string();
-    if (member->info && member->exclusion.empty() && member->up) {
-      learn(*member->info);
-    }
+BuiltFleet FleetBuilder::build(std::span<Member* const> members, net::TimePoint now,
+                               std::int64_t unix_seconds) {
+  BuiltFleet out;
+  choose_groups(members, now, out);
+  gather_drafts();
+  for (auto& [name, draft] : drafts_) {
+    fill(name, draft, unix_seconds);
+    gather_adapters(draft);
   }
   auto fleet = std::make_shared<Fleet>();
   fleet->generation = ++generation_;
-  if (identity_) {
-    fleet->models.push_back(build_model(members));
-  }
-  return fleet;
+  claim_names(out.errors);
+  add_base_models(*fleet, out.errors);
+  add_adapters(*fleet, unix_seconds, out.errors);
+  forget_the_gone(*fleet);
+  out.fleet = std::move(fleet);
+  return out;
 }
 
-/// Keeps the identity while a member of it is up; otherwise takes the first member that is up and
-/// has a name.
-void FleetBuilder::choose_identity(std::span<Member* const> members, std::int64_t unix_seconds) {
-  Member* first = nullptr;
+const std::string& FleetBuilder::name_of(const Member& member) const {
+  if (!member.card.display_name.empty()) {
+    return member.card.display_name;
+  }
+  return model_name_.empty() ? member.info->served_model_name : model_name_;
+}
+
+/// Sorts the members into groups and lets each decide who serves.
+void FleetBuilder::choose_groups(std::span<Member* const> members, net::TimePoint now,
+                                 BuiltFleet& out) {
+  std::map<GroupKey, std::vector<Member*>> grouped;
+  const std::set<std::string> known_nameless = std::exchange(nameless_, {});
   for (Member* member : members) {
-    if (!member->up || !member->info) {
+    member->exclusion.clear();
+    if (!member->info) {
       continue;
     }
-    if (identity_ && difference(*member->info).empty()) {
-      return;
+    const std::string& name = name_of(*member);
+    if (name.empty()) {
+      member->exclusion = "it reports no model name, and none was given with --model-name";
+      if (!known_nameless.contains(member->key)) {
+        out.errors.push_back(
+            fmt::format("engine left out: it has no name endpoint={} reason=\"{}\"",
+                        member->card.endpoint.url, member->exclusion));
+      }
+      nameless_.insert(member->key);
+      continue;
     }
-    const bool named = !model_name_.empty() || !member->info->served_model_name.empty();
-    if (!first && named) {
-      first = member;
+    GroupKey key{.model = name, .name_space = member->card.name_space, .role = member->card.role};
+    grouped[std::move(key)].push_back(member);
+  }
+  std::erase_if(groups_, [&](const auto& entry) { return !grouped.contains(entry.first); });
+  for (const auto& [key, of_group] : grouped) {
+    auto& group = groups_[key];
+    if (!group) {
+      group = std::make_unique<Group>(key);
+    }
+    group->choose(of_group, now, succession_after_, next_set_id_, out.errors);
+    if (const auto at = group->succession_at(); at && (!out.again_at || *at < *out.again_at)) {
+      out.again_at = at;
     }
   }
-  if (first) {
-    adopt(*first->info, unix_seconds);
+}
+
+/// One draft per model that has a serving group; sets in the order of their ids, so that the oldest
+/// comes first.
+void FleetBuilder::gather_drafts() {
+  drafts_.clear();
+  for (const auto& [key, group] : groups_) {
+    if (group->serves()) {
+      drafts_[key.model].groups.push_back(group.get());
+    }
+  }
+  for (auto& [name, draft] : drafts_) {
+    std::ranges::sort(draft.groups, {}, &Group::set_id);
+    if (std::ranges::find(order_, name) == order_.end()) {
+      order_.push_back(name);
+    }
   }
 }
 
-void FleetBuilder::adopt(const engine::EngineInfo& info, std::int64_t unix_seconds) {
-  identity_ = Identity{info.model_id, info.served_model_name, info.kv_block_size};
-  created_ = unix_seconds;
-  ++registrations_;
+std::vector<std::string> FleetBuilder::aliases_of(const Draft& draft) const {
+  std::vector<std::string> out;
+  const auto add = [&](const std::vector<std::string>& aliases) {
+    for (const std::string& alias : aliases) {
+      if (!alias.empty() && alias != draft.model->name &&
+          std::ranges::find(out, alias) == out.end()) {
+        out.push_back(alias);
+      }
+    }
+  };
+  for (const Group* group : draft.groups) {
+    for (const Member* member : group->committed()) {
+      add(member->card.aliases);
+      if (member->card.display_name.empty() && model_name_.empty()) {
+        add(member->info->aliases);
+      }
+    }
+  }
+  return out;
 }
 
-/// Fills what the identity's first engine did not know.
-void FleetBuilder::learn(const engine::EngineInfo& info) {
-  if (identity_->model_id.empty()) {
-    identity_->model_id = info.model_id;
-  }
-  if (identity_->served_name.empty()) {
-    identity_->served_name = info.served_model_name;
-  }
-  if (identity_->kv_block_size == 0) {
-    identity_->kv_block_size = info.kv_block_size;
-  }
-}
-
-std::string FleetBuilder::difference(const engine::EngineInfo& info) const {
-  if (model_name_.empty() && info.served_model_name.empty()) {
-    return "it reports no model name, and none was given with --model-name";
-  }
-  if (!identity_) {
-    return {};
-  }
-  if (differs(info.model_id, identity_->model_id)) {
-    return fmt::format("model id `{}` instead of `{}`", info.model_id, identity_->model_id);
-  }
-  if (model_name_.empty() && differs(info.served_model_name, identity_->served_name)) {
-    return fmt::format("served name `{}` instead of `{}`", info.served_model_name,
-                       identity_->served_name);
-  }
-  if (info.kv_block_size != 0 && identity_->kv_block_size != 0 &&
-      info.kv_block_size != identity_->kv_block_size) {
-    return fmt::format("KV block size {} instead of {}", info.kv_block_size,
-                       identity_->kv_block_size);
-  }
-  return {};
-}
-
-std::shared_ptr<const Model> FleetBuilder::build_model(std::span<Member* const> members) const {
+void FleetBuilder::fill(const std::string& name, Draft& draft, std::int64_t unix_seconds) {
   auto model = std::make_shared<Model>();
-  model->name = model_name_.empty() ? identity_->served_name : model_name_;
-  model->model_id = identity_->model_id;
-  model->kv_block_size = identity_->kv_block_size;
-  model->created = created_;
+  model->name = name;
+  model->created = registered(name, unix_seconds);
   std::uint32_t any_limit = 0;
-  for (const Member* member : members) {
-    if (!member->info || !member->exclusion.empty()) {
-      continue;
+  for (Group* group : draft.groups) {
+    if (model->model_id.empty()) {
+      model->model_id = group->model_id();
     }
-    const std::uint32_t limit = member->info->max_model_len;
-    if (limit != 0) {
-      any_limit = any_limit == 0 ? limit : std::min(any_limit, limit);
+    if (model->kv_block_size == 0) {
+      model->kv_block_size = group->kv_block_size();
+    }
+    for (const Member* member : group->committed()) {
+      const std::uint32_t limit =
+          smaller_known(member->info->max_model_len, member->card.context_length);
+      any_limit = smaller_known(any_limit, limit);
       if (member->up) {
-        model->context_length =
-            model->context_length == 0 ? limit : std::min(model->context_length, limit);
+        model->context_length = smaller_known(model->context_length, limit);
+      }
+      if (model->source_path.empty()) {
+        model->source_path = member->card.source_path;
+      }
+      if (model->default_sampling.is_null()) {
+        model->default_sampling = member->card.default_sampling;
       }
     }
-    for (const std::string& alias : member->info->aliases) {
-      if (model_name_.empty() && alias != model->name &&
-          std::ranges::find(model->aliases, alias) == model->aliases.end()) {
-        model->aliases.push_back(alias);
-      }
-    }
+    model->worker_sets.push_back(group->build_set());
   }
   if (model->context_length == 0) {
     model->context_length = any_limit;
   }
-  if (engines_ > 0) {
-    model->worker_sets.push_back(build_set(members, false));
-  }
-  if (prefill_engines_ > 0) {
-    model->worker_sets.push_back(build_set(members, true));
-  }
-  return model;
+  draft.model = std::move(model);
+  draft.model->aliases = aliases_of(draft);
 }
 
-std::shared_ptr<const WorkerSet> FleetBuilder::build_set(std::span<Member* const> members,
-                                                         bool prefill) const {
-  auto set = std::make_shared<WorkerSet>();
-  set->id = (registrations_ - 1) * kSetsPerModel + (prefill ? 2 : 1);
-  set->role = prefill ? Role::Prefill : prefill_engines_ > 0 ? Role::Decode : Role::Aggregated;
-  set->slot_count = prefill ? prefill_engines_ : engines_;
-  for (const Member* member : members) {
-    if (member->prefill == prefill && member->info && member->exclusion.empty()) {
-      set->workers.push_back(make_worker(*member, set->role));
+/// Cards name an adapter for the public and say where its files are; what only an engine reports
+/// is public under the engine's name.
+void FleetBuilder::gather_adapters(Draft& draft) const {
+  std::set<std::string> named_by_cards;
+  for (const Group* group : draft.groups) {
+    for (const Member* member : group->committed()) {
+      for (const Card& card : member->adapters) {
+        const std::string& name = card.display_name.empty() ? card.lora_name : card.display_name;
+        named_by_cards.insert(card.lora_name);
+        draft.adapters.try_emplace(name, Adapter{.lora_name = card.lora_name,
+                                                 .source_path = card.source_path,
+                                                 .aliases = card.aliases});
+      }
     }
   }
-  std::ranges::sort(set->workers, {},
-                    [](const std::shared_ptr<const Worker>& worker) { return worker->slot; });
-  return set;
+  for (const Group* group : draft.groups) {
+    for (const Member* member : group->committed()) {
+      for (const std::string& lora : member->info->lora_adapters) {
+        if (!lora.empty() && !named_by_cards.contains(lora)) {
+          draft.adapters.try_emplace(lora,
+                                     Adapter{.lora_name = lora, .source_path = {}, .aliases = {}});
+        }
+      }
+    }
+  }
+}
+
+/// First everybody who held a name says that it still wants it, then names are given out: primary
+/// names before aliases before adapters, each in order of registration.
+void FleetBuilder::claim_names(std::vector<std::string>& errors) {
+  names_.begin_round();
+  std::erase_if(order_, [&](const std::string& name) { return !drafts_.contains(name); });
+  for (const auto& [name, draft] : drafts_) {
+    names_.announce({name, name, "model"});
+    for (const std::string& alias : draft.model->aliases) {
+      names_.announce({alias, name, "alias"});
+    }
+    for (const auto& [adapter, details] : draft.adapters) {
+      names_.announce({adapter, adapter_owner(name, adapter), "adapter"});
+      for (const std::string& alias : details.aliases) {
+        names_.announce({alias, adapter_owner(name, adapter), "alias"});
+      }
+    }
+  }
+  for (const std::string& name : order_) {
+    Draft& draft = drafts_.at(name);
+    draft.refused = !names_.take({name, name, "model"}, errors);
+    if (!draft.refused) {
+      continue;
+    }
+    for (Group* group : draft.groups) {
+      for (Member* member : group->committed()) {
+        member->exclusion =
+            fmt::format("the name `{}` is held by the model `{}`", name, names_.holder(name));
+      }
+    }
+  }
+}
+
+void FleetBuilder::add_base_models(Fleet& fleet, std::vector<std::string>& errors) {
+  for (const std::string& name : order_) {
+    Draft& draft = drafts_.at(name);
+    if (draft.refused) {
+      continue;
+    }
+    std::erase_if(draft.model->aliases, [&](const std::string& alias) {
+      return !names_.take({alias, name, "alias"}, errors);
+    });
+    fleet.models.push_back(draft.model);
+  }
+}
+
+void FleetBuilder::add_adapters(Fleet& fleet, std::int64_t unix_seconds,
+                                std::vector<std::string>& errors) {
+  for (const std::string& base : order_) {
+    Draft& draft = drafts_.at(base);
+    if (draft.refused) {
+      continue;
+    }
+    for (const auto& [name, details] : draft.adapters) {
+      const std::string owner = adapter_owner(base, name);
+      if (!names_.take({name, owner, "adapter"}, errors)) {
+        continue;
+      }
+      auto model = std::make_shared<Model>(*draft.model);
+      model->name = name;
+      model->base_name = base;
+      model->lora_name = details.lora_name;
+      model->source_path = details.source_path;
+      model->created = registered(owner, unix_seconds);
+      model->aliases.clear();
+      for (const std::string& alias : details.aliases) {
+        if (alias != name && names_.take({alias, owner, "alias"}, errors)) {
+          model->aliases.push_back(alias);
+        }
+      }
+      fleet.models.push_back(std::move(model));
+    }
+  }
+}
+
+std::int64_t FleetBuilder::registered(const std::string& owner, std::int64_t unix_seconds) {
+  return created_.try_emplace(owner, unix_seconds).first->second;
+}
+
+void FleetBuilder::forget_the_gone(const Fleet& fleet) {
+  std::set<std::string> owners;
+  for (const auto& model : fleet.models) {
+    owners.insert(model->base_name.empty() ? model->name
+                                           : adapter_owner(model->base_name, model->name));
+  }
+  std::erase_if(created_, [&](const auto& entry) { return !owners.contains(entry.first); });
+  drafts_.clear();
 }
 
 }  // namespace fairlead::fleet

@@ -1,66 +1,82 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "fleet/cohort.hpp"
 #include "fleet/fleet.hpp"
+#include "fleet/member.hpp"
+#include "fleet/name_claims.hpp"
 
 namespace fairlead::fleet {
 
-/// What is known of one engine that the operator named.
-struct Member {
-  Endpoint endpoint;                                ///< Where it is.
-  WorkerId id = 0;                                  ///< Of the endpoint.
-  engine::Backend backend = engine::Backend::Vllm;  ///< Which wire.
-  bool prefill = false;                             ///< Named in the prefill list.
-  std::size_t slot = 0;                             ///< Place in its list.
-  std::optional<engine::EngineInfo> info;           ///< Last probe; absent before the first.
-  std::vector<net::Address> addresses;              ///< Resolved.
-  std::uint64_t incarnation = 0;                    ///< See Worker.
-  bool up = false;                                  ///< Answers; may be given requests.
-  std::string exclusion;  ///< Why it is left out though it answers; empty if not.
+/// A snapshot and what there is to say about it.
+struct BuiltFleet {
+  std::shared_ptr<const Fleet> fleet;      ///< The snapshot.
+  std::vector<std::string> errors;         ///< New reasons to leave something out, one line each.
+  std::optional<net::TimePoint> again_at;  ///< When to build anew though nothing happens.
 };
 
-/// Builds snapshots of a fleet of one model out of its members. Pure but for what it must remember
-/// between snapshots: which model is served, since when, and the ids of its worker sets.
+/// Builds snapshots of all models out of members. Pure but for what it must remember between
+/// snapshots: which cohort serves, since when a model is known, slots, the ids of worker sets and
+/// who holds which name.
+///
+/// A snapshot is immutable and a worker's record (its capabilities and adapters) is part of the
+/// worker in it. Record and membership therefore change in one swap: there is no moment at which a
+/// worker is listed without its record, whatever the order in which cards come and go.
 class FleetBuilder {
  public:
-  /// `model_name` replaces the engines' public names unless it is empty. Slots are below the given
-  /// counts. With prefill members the others are Decode, otherwise Aggregated.
-  FleetBuilder(std::string model_name, std::size_t engines, std::size_t prefill_engines);
+  /// `model_name` is the public name of the workers whose card has none; empty = what their engine
+  /// reports. A cohort whose workers are all down for `succession_after` makes room for another.
+  FleetBuilder(std::string model_name, net::Duration succession_after);
 
-  /// The snapshot of these members; fills their `exclusion`. The engines that answer must agree on
-  /// model id, served name and KV block size (unknown values agree with any): the first to serve
-  /// decides for as long as one like it is up, and the ones that differ are left out. When none
-  /// like it is up, the next one that is, in order, decides anew.
-  std::shared_ptr<const Fleet> build(std::span<Member* const> members, std::int64_t unix_seconds);
+  /// The snapshot of these members, which are in the order in which they became known; fills their
+  /// `exclusion`.
+  BuiltFleet build(std::span<Member* const> members, net::TimePoint now, std::int64_t unix_seconds);
 
  private:
-  /// What all engines of the fleet share.
-  struct Identity {
-    std::string model_id;
-    std::string served_name;
-    std::uint32_t kv_block_size = 0;
+  /// An adapter as the cards and engines of its base's workers tell it.
+  struct Adapter {
+    std::string lora_name;
+    std::string source_path;
+    std::vector<std::string> aliases;
+  };
+  /// A model while a snapshot is made of it.
+  struct Draft {
+    std::vector<Group*> groups;
+    bool refused = false;
+    std::shared_ptr<Model> model;
+    std::map<std::string, Adapter> adapters;  // by public name
   };
 
-  std::string difference(const engine::EngineInfo& info) const;
-  void adopt(const engine::EngineInfo& info, std::int64_t unix_seconds);
-  void learn(const engine::EngineInfo& info);
-  void choose_identity(std::span<Member* const> members, std::int64_t unix_seconds);
-  std::shared_ptr<const Model> build_model(std::span<Member* const> members) const;
-  std::shared_ptr<const WorkerSet> build_set(std::span<Member* const> members, bool prefill) const;
+  const std::string& name_of(const Member& member) const;
+  std::vector<std::string> aliases_of(const Draft& draft) const;
+  void choose_groups(std::span<Member* const> members, net::TimePoint now, BuiltFleet& out);
+  void gather_drafts();
+  void fill(const std::string& name, Draft& draft, std::int64_t unix_seconds);
+  void gather_adapters(Draft& draft) const;
+  void claim_names(std::vector<std::string>& errors);
+  void add_base_models(Fleet& fleet, std::vector<std::string>& errors);
+  void add_adapters(Fleet& fleet, std::int64_t unix_seconds, std::vector<std::string>& errors);
+  std::int64_t registered(const std::string& owner, std::int64_t unix_seconds);
+  void forget_the_gone(const Fleet& fleet);
 
   std::string model_name_;
-  std::size_t engines_;
-  std::size_t prefill_engines_;
-  std::optional<Identity> identity_;
-  std::int64_t created_ = 0;
+  net::Duration succession_after_;
   std::uint64_t generation_ = 0;
-  std::uint64_t registrations_ = 0;
+  std::uint64_t next_set_id_ = 1;
+  std::map<GroupKey, std::unique_ptr<Group>> groups_;
+  std::vector<std::string> order_;               // names of base models, in order of registration
+  std::map<std::string, Draft> drafts_;          // of the snapshot that is being built
+  std::map<std::string, std::int64_t> created_;  // by owner, see NameClaim
+  NameClaims names_;
+  std::set<std::string> nameless_;  // keys of members left out for want of a name
 };
 
 }  // namespace fairlead::fleet

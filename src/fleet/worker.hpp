@@ -37,23 +37,30 @@ struct Worker {
   /// selection and dispatch read; it comes and goes with the worker, in one snapshot.
   engine::CapabilitySet capabilities;
   std::size_t slot = 0;                 ///< Place in its worker set, fixed for life.
+  std::string card_key;                 ///< Key of the card that named it.
   engine::EngineInfo info;              ///< From the last probe, ZMQ hosts replaced.
+  std::vector<std::string> adapters;    ///< Names of its LoRA adapters as the engine knows them,
+                                        ///< sorted: reported by it or by adapter cards.
   std::vector<net::Address> addresses;  ///< Resolved; what reactors dial.
-  std::uint64_t incarnation = 0;        ///< Grows whenever the worker leaves routing
-                                        ///< or its engine process changes.
+  std::uint64_t incarnation = 0;        ///< Another one whenever the worker leaves routing, its
+                                        ///< engine process or its card changes.
   bool healthy = false;                 ///< May be given requests.
 
   /// What a reactor needs to make its own client of this worker. A client is made anew when the
   /// incarnation has changed; only new addresses are given to the one there is.
   engine::ClientOptions client_options() const;
+  /// True when it has the adapter, or when no adapter is asked for.
+  bool has_adapter(std::string_view lora_name) const;
 };
 
-/// The interchangeable workers of one model, namespace and role.
+/// The interchangeable workers of one model, namespace and role: the members of one cohort.
 struct WorkerSet {
-  std::uint64_t id = 0;          ///< The same through all snapshots; key of load tables.
-  std::string name_space;        ///< Deployment boundary; empty for engines named by flags.
-  Role role = Role::Aggregated;  ///< Of every worker in it.
-  std::size_t slot_count = 0;    ///< Every worker's slot is below it; fixed for life.
+  std::uint64_t id = 0;                  ///< The same through all snapshots; key of load tables.
+  std::string name_space;                ///< Deployment boundary; empty for engines named by flags.
+  Role role = Role::Aggregated;          ///< Of every worker in it.
+  std::string checksum;                  ///< Of its workers' cards.
+  std::vector<std::vector<Role>> needs;  ///< Peer roles it cannot serve without: any of the lists.
+  std::size_t slot_count = 0;            ///< Every worker's slot is below it; only grows.
   /// Every worker that was probed once, by ascending slot. Unhealthy ones stay listed, so that what
   /// is kept by slot stays valid.
   std::vector<std::shared_ptr<const Worker>> workers;
@@ -62,6 +69,8 @@ struct WorkerSet {
   const Worker* in_slot(std::size_t slot) const;
   /// Number of healthy workers.
   std::size_t healthy() const;
+  /// Number of healthy workers that have the adapter; an empty name asks for none.
+  std::size_t healthy_with(std::string_view lora_name) const;
 };
 
 }  // namespace fairlead::fleet

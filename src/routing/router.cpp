@@ -1,6 +1,7 @@
 #include "routing/router.hpp"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -25,22 +26,30 @@ std::optional<RouterMode> parse_router_mode(std::string_view text) {
   return found == kModes.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::uint64_t adapter_key(std::string_view adapter) {
+  return adapter.empty() ? 0 : XXH3_64bits(adapter.data(), adapter.size());
+}
+
 // Choosing and booking happen under one lock, so that two reactors never both take the last place
 // of the least-loaded worker. The lock is held for a scan of the set's slots at most.
 class LoadTable {
  public:
-  LoadTable(std::size_t slots, std::uint64_t seed)
-      : in_flight_(slots), ids_(slots), random_(seed) {}
+  explicit LoadTable(std::uint64_t seed) : random_(seed) {}
 
   std::shared_ptr<const fleet::Worker> choose(RouterMode mode, const fleet::WorkerSet& set,
                                               const RouteRequest& request) {
     const std::lock_guard lock(mutex_);
+    if (places_.size() < set.slot_count) {
+      places_.resize(set.slot_count);
+    }
     candidates_.clear();
     for (const auto& worker : set.workers) {
       const bool excluded =
           std::ranges::find(request.excluded, worker->id) != request.excluded.end();
       const bool wanted = !request.worker_id || *request.worker_id == worker->id;
-      if (worker->healthy && !excluded && wanted && worker->slot < in_flight_.size()) {
+      if (worker->healthy && !excluded && wanted && worker->slot < places_.size() &&
+          worker->has_adapter(request.adapter)) {
+        occupy(*worker);
         candidates_.push_back(&worker);
       }
     }
@@ -48,27 +57,74 @@ class LoadTable {
       return nullptr;
     }
     const auto& chosen = *candidates_[pick(mode)];
-    ++in_flight_[chosen->slot];
-    ids_[chosen->slot] = chosen->id;
+    ++places_[chosen->slot].in_flight;
     return chosen;
   }
 
-  void release(std::size_t slot) {
+  void release(const fleet::Worker& worker) {
     const std::lock_guard lock(mutex_);
-    --in_flight_[slot];
+    if (Place& place = places_[worker.slot]; place.worker == worker.id) {
+      --place.in_flight;
+    } else if (const auto former = former_.find(worker.id);
+               former != former_.end() && --former->second == 0) {
+      former_.erase(former);
+    }
+  }
+
+  // True when nothing runs any more.
+  bool idle() const {
+    const std::lock_guard lock(mutex_);
+    return former_.empty() &&
+           std::ranges::all_of(places_, [](const Place& place) { return place.in_flight == 0; });
+  }
+
+  // Workers that left and have nothing to do are no longer counted.
+  void retain(const fleet::WorkerSet& set) {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t slot = 0; slot < places_.size(); ++slot) {
+      const fleet::Worker* worker = set.in_slot(slot);
+      if (places_[slot].in_flight == 0 && (!worker || worker->id != places_[slot].worker)) {
+        places_[slot] = {};
+      }
+    }
   }
 
   template <class Visit>
   void visit(Visit&& each) const {
     const std::lock_guard lock(mutex_);
-    for (std::size_t slot = 0; slot < in_flight_.size(); ++slot) {
-      if (ids_[slot] != 0) {
-        each(ids_[slot], in_flight_[slot]);
+    for (const Place& place : places_) {
+      if (place.worker != 0) {
+        each(place.worker, place.in_flight);
       }
+    }
+    for (const auto& [worker, in_flight] : former_) {
+      each(worker, in_flight);
     }
   }
 
  private:
+  struct Place {
+    std::uint64_t worker = 0;  // 0 before the slot's first use
+    std::uint32_t in_flight = 0;
+  };
+
+  // A slot is given to another worker once its worker has left, which may still have requests to
+  // end: those stay counted under its own id.
+  void occupy(const fleet::Worker& worker) {
+    Place& place = places_[worker.slot];
+    if (place.worker == worker.id) {
+      return;
+    }
+    if (place.in_flight > 0) {
+      former_[place.worker] += place.in_flight;
+    }
+    place = {.worker = worker.id, .in_flight = 0};
+    if (const auto former = former_.find(worker.id); former != former_.end()) {
+      place.in_flight = former->second;
+      former_.erase(former);
+    }
+  }
+
   std::size_t pick(RouterMode mode) {
     const std::size_t count = candidates_.size();
     switch (mode) {
@@ -96,29 +152,28 @@ class LoadTable {
   }
 
   std::uint32_t load(std::size_t candidate) const {
-    return in_flight_[(*candidates_[candidate])->slot];
+    return places_[(*candidates_[candidate])->slot].in_flight;
   }
 
   mutable std::mutex mutex_;
-  std::vector<std::uint32_t> in_flight_;  // by slot
-  std::vector<std::uint64_t> ids_;        // worker of a slot; 0 before its first request
+  std::vector<Place> places_;                      // by slot
+  std::map<std::uint64_t, std::uint32_t> former_;  // in flight at workers that lost their slot
   std::vector<const std::shared_ptr<const fleet::Worker>*> candidates_;  // scratch of one choice
   std::uint64_t turn_ = 0;
   std::mt19937_64 random_;
 };
 
-Reservation::Reservation(std::shared_ptr<LoadTable> table, std::uint32_t slot,
+Reservation::Reservation(std::shared_ptr<LoadTable> table,
                          std::shared_ptr<const fleet::Worker> worker)
-    : table_(std::move(table)), slot_(slot), worker_(std::move(worker)) {}
+    : table_(std::move(table)), worker_(std::move(worker)) {}
 
 Reservation::Reservation(Reservation&& other) noexcept
-    : table_(std::move(other.table_)), slot_(other.slot_), worker_(std::move(other.worker_)) {}
+    : table_(std::move(other.table_)), worker_(std::move(other.worker_)) {}
 
 Reservation& Reservation::operator=(Reservation&& other) noexcept {
   if (this != &other) {
     release();
     table_ = std::move(other.table_);
-    slot_ = other.slot_;
     worker_ = std::move(other.worker_);
   }
   return *this;
@@ -128,7 +183,7 @@ Reservation::~Reservation() { release(); }
 
 void Reservation::release() {
   if (table_) {
-    table_->release(slot_);
+    table_->release(*worker_);
     table_.reset();
     worker_.reset();
   }
@@ -142,7 +197,7 @@ std::shared_ptr<LoadTable> Router::table_of(const fleet::WorkerSet& set) {
   const std::lock_guard lock(mutex_);
   auto& table = tables_[set.id];
   if (!table) {
-    table = std::make_shared<LoadTable>(set.slot_count, seeds_());
+    table = std::make_shared<LoadTable>(seeds_());
   }
   return table;
 }
@@ -159,10 +214,30 @@ Result<Reservation> Router::choose(const fleet::WorkerSet& set, const RouteReque
     return fail(ErrorCode::NoWorkers,
                 request.worker_id
                     ? fmt::format("worker {} is not in routing", *request.worker_id)
-                    : fmt::format("none of {} workers is usable", set.workers.size()));
+                    : fmt::format("none of {} workers is usable{}", set.workers.size(),
+                                  request.adapter.empty()
+                                      ? std::string()
+                                      : fmt::format(" with adapter `{}`", request.adapter)));
   }
-  const auto slot = static_cast<std::uint32_t>(worker->slot);
-  return Reservation(table, slot, std::move(worker));
+  return Reservation(table, std::move(worker));
+}
+
+void Router::retain(const fleet::Fleet& fleet) {
+  std::map<std::uint64_t, const fleet::WorkerSet*> sets;
+  for (const auto& model : fleet.models) {
+    for (const auto& set : model->worker_sets) {
+      sets.emplace(set->id, set.get());
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  std::erase_if(tables_, [&](const auto& entry) {
+    const auto found = sets.find(entry.first);
+    if (found == sets.end()) {
+      return entry.second->idle();
+    }
+    entry.second->retain(*found->second);
+    return false;
+  });
 }
 
 std::uint32_t Router::in_flight(std::uint64_t worker_id) const {

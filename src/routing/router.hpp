@@ -33,7 +33,14 @@ std::optional<RouterMode> parse_router_mode(std::string_view text);
 struct RouteRequest {
   std::optional<std::uint64_t> worker_id;   ///< Named by the client; honoured in every mode.
   std::span<const std::uint64_t> excluded;  ///< Workers that failed this request already.
+  std::string_view adapter;                 ///< LoRA adapter as the engines know it: only workers
+                                            ///< that have it; empty = the base model.
 };
+
+/// Distinguishes what a worker has cached for an adapter from what it has for the base model or
+/// another adapter: the same tokens give other KV blocks. Mixed into every key that policies derive
+/// from a prompt; 0 for the base model.
+std::uint64_t adapter_key(std::string_view adapter);
 
 /// Requests in flight per worker of one WorkerSet, packed by the workers' slots.
 class LoadTable;
@@ -55,11 +62,9 @@ class Reservation {
 
  private:
   friend class Router;
-  Reservation(std::shared_ptr<LoadTable> table, std::uint32_t slot,
-              std::shared_ptr<const fleet::Worker> worker);
+  Reservation(std::shared_ptr<LoadTable> table, std::shared_ptr<const fleet::Worker> worker);
 
   std::shared_ptr<LoadTable> table_;
-  std::uint32_t slot_ = 0;
   std::shared_ptr<const fleet::Worker> worker_;
 };
 
@@ -76,6 +81,9 @@ class Router {
   /// usable.
   Result<Reservation> choose(const fleet::WorkerSet& set, const RouteRequest& request);
 
+  /// Forgets the loads of worker sets and workers that the fleet no longer has; what still runs
+  /// there is forgotten when it ends.
+  void retain(const fleet::Fleet& fleet);
   /// Requests in flight at a worker; 0 for unknown ones.
   std::uint32_t in_flight(std::uint64_t worker_id) const;
   /// Writes the per-worker gauges.

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "fleet/selection.hpp"
+#include "serving/dispatch.hpp"
 
 namespace fairlead::serving {
 namespace {
@@ -46,7 +48,8 @@ class Generation::Choice final : public engine::TokenSink {
       auto booked = choose(excluded);
       if (!booked) {
         // When others were tried before, what happened there says more than an empty fleet.
-        owner_.fail_all(last_error ? *last_error : booked.error());
+        owner_.fail_all(last_error && booked.error().code == ErrorCode::NoWorkers ? *last_error
+                                                                                  : booked.error());
         co_return;
       }
       routing::Reservation reservation = std::move(*booked);
@@ -138,28 +141,38 @@ class Generation::Choice final : public engine::TokenSink {
  private:
   Result<routing::Reservation> choose(const std::vector<std::uint64_t>& excluded) {
     // Later attempts look at the newest fleet: the snapshot of the request may list the dead.
-    const auto model = owner_.service_.fleet()->find(owner_.spec_.model->name);
-    const fleet::WorkerSet* set = model ? model->serving_set() : nullptr;
-    if (!set) {
+    Service& service = owner_.service_;
+    const auto model = service.fleet()->find(owner_.spec_.model->name);
+    if (!model) {
       return fail(ErrorCode::NoWorkers,
                   fmt::format("model `{}` has no workers", owner_.spec_.model->name));
     }
-    return owner_.service_.router().choose(
-        *set, {.worker_id = owner_.spec_.worker_id, .excluded = excluded});
+    const auto set = fleet::select_worker_set(*model,
+                                              {.required = engine::required_capabilities(request_),
+                                               .worker_id = owner_.spec_.worker_id,
+                                               .enforce = service.options().enforce_capabilities},
+                                              service.draw());
+    if (!set) {
+      return std::unexpected(set.error());
+    }
+    return service.router().choose(
+        **set,
+        {.worker_id = owner_.spec_.worker_id, .excluded = excluded, .adapter = request_.lora_name});
   }
 
   // The failure of one attempt, or nothing when the choice ended.
   net::Task<std::optional<Error>> attempt_on(const fleet::Worker& worker) {
-    client_ = owner_.service_.client(worker);
     event_.reset();
     error_.reset();
     ended_ = false;
     last_message_ = net::Reactor::current()->now();
-    auto opened = client_->open(request_, *this);
+    auto opened = dispatch(owner_.service_, worker, request_, *this);
     if (!opened) {
       co_return opened.error();
     }
-    stream_ = std::move(*opened);
+    stream_.reset();
+    client_ = std::move(opened->client);
+    stream_ = std::move(opened->stream);
     if (owner_.paused_) {
       stream_->pause();
     }
@@ -175,7 +188,8 @@ class Generation::Choice final : public engine::TokenSink {
     }
     // The client reads a general text, so the engine's own words are found here or nowhere. Its
     // refusals, of a request or of more load, are no failures.
-    const bool failed = row.http_status >= 500 && error.code != ErrorCode::EngineExhausted;
+    const bool failed = row.http_status >= 500 && error.code != ErrorCode::EngineExhausted &&
+                        error.code != ErrorCode::CapabilityUnavailable;
     constexpr auto kLine = "request {} failed on worker {}: {} ({})";
     if (failed) {
       log::warn(kLine, request_.request_id, worker.id, error.message, row.name);

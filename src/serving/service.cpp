@@ -20,25 +20,39 @@ Service::Service(net::Reactor& reactor, ClientFactory make_client, routing::Rout
       options_(options),
       report_failure_(std::move(report_failure)),
       fleet_(std::make_shared<fleet::Fleet>()),
+      random_(std::random_device{}()),
       sweep_timer_([this] { on_sweep(); }) {}
 
 Service::~Service() = default;
 
 void Service::set_fleet(std::shared_ptr<const fleet::Fleet> fleet) {
   fleet_ = std::move(fleet);
-  std::erase_if(clients_, [&](const auto& entry) { return !fleet_->worker(entry.first); });
+  workers_.clear();
+  for (const auto& model : fleet_->models) {
+    for (const auto& set : model->worker_sets) {
+      for (const auto& worker : set->workers) {
+        workers_.try_emplace(worker->id, worker);
+      }
+    }
+  }
+  std::erase_if(clients_, [&](const auto& entry) { return !workers_.contains(entry.first); });
 }
 
 void Service::set_assets(std::string name, std::shared_ptr<const ModelContext> assets) {
   assets_[std::move(name)] = std::move(assets);
 }
 
-std::shared_ptr<const ModelContext> Service::assets(std::string_view model) const {
-  auto found = assets_.find(model);
+std::shared_ptr<const ModelContext> Service::assets(const fleet::Model& model) const {
+  auto found = assets_.find(model.files_name());
   if (found == assets_.end()) {
     found = assets_.find(std::string_view());
   }
   return found == assets_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<const fleet::Worker> Service::worker(fleet::WorkerId id) const {
+  const auto found = workers_.find(id);
+  return found == workers_.end() ? nullptr : found->second;
 }
 
 std::shared_ptr<engine::EngineClient> Service::client(const fleet::Worker& worker) {

@@ -4,8 +4,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "base/error.hpp"
 #include "base/intrusive_list.hpp"
@@ -39,6 +41,9 @@ struct ServiceOptions {
   std::size_t inline_prompt_bytes = 16 * 1024;  ///< Larger requests are prepared on the CPU pool.
   net::Duration stream_timeout{0};              ///< No engine message for so long: fails; 0 = off.
   std::uint32_t max_attempts = 3;               ///< Workers tried per choice before any output.
+  /// Requests go only to workers that can honour all they ask for. Off is for tests that show what
+  /// would happen otherwise; no option reaches it.
+  bool enforce_capabilities = true;
 };
 
 /// What one reactor needs to serve: the current fleet, the engines' clients, the shared router and
@@ -65,8 +70,12 @@ class Service {
   const std::shared_ptr<const fleet::Fleet>& fleet() const { return fleet_; }
   /// Sets the assets used for a model; `name` is the public model name, or empty for all models.
   void set_assets(std::string name, std::shared_ptr<const ModelContext> assets);
-  /// The assets of a model; null when none are loaded.
-  std::shared_ptr<const ModelContext> assets(std::string_view model) const;
+  /// The assets of a model, of an adapter its base's; null when none are loaded.
+  std::shared_ptr<const ModelContext> assets(const fleet::Model& model) const;
+  /// The worker of this id in the current snapshot, or null.
+  std::shared_ptr<const fleet::Worker> worker(fleet::WorkerId id) const;
+  /// 64 random bits, for drawing among worker sets.
+  std::uint64_t draw() { return random_(); }
 
   /// The client of a worker's engine, made on first use. Shared with running generations.
   std::shared_ptr<engine::EngineClient> client(const fleet::Worker& worker);
@@ -106,6 +115,8 @@ class Service {
   ServiceOptions options_;
   ReportFailure report_failure_;
   std::shared_ptr<const fleet::Fleet> fleet_;
+  std::unordered_map<fleet::WorkerId, std::shared_ptr<const fleet::Worker>> workers_;
+  std::mt19937_64 random_;
   std::map<std::string, std::shared_ptr<const ModelContext>, std::less<>> assets_;
   std::map<std::uint64_t, Entry> clients_;
   std::map<std::string, observe::ModelShard*, std::less<>> shards_;

@@ -120,7 +120,7 @@ def test_an_engine_of_another_model_is_left_out(wire_engine, serve):
     server = serve_one(serve, first)
     second = wire_engine("newest", "--model-id", "/models/other")
     both = serve([first.url, second.url], "--model-name", "demo", model_path=FOLDER)
-    both.process.wait_log(r"engine left out: all engines must serve one model endpoint=http://127\.0\.0\.1:\d+ "
+    both.process.wait_log(r"engine left out: the workers of a set must be alike endpoint=http://127\.0\.0\.1:\d+ "
                           r"reason=.model id `/models/\w+` instead of `/models/\w+`")
     assert len(wait_until(lambda: both.get("/health").json()["instances"], 10, "one worker")) == 1
     assert len(server.get("/health").json()["instances"]) == 1

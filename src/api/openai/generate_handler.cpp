@@ -88,7 +88,7 @@ PrepareInput GenerateHandler::input_for(const net::http::Request& request,
     }
   }
   for (const auto& model : service_.fleet()->models) {
-    input.models.push_back({model, service_.assets(model->name)});
+    input.models.push_back({model, service_.assets(*model)});
   }
   return input;
 }

@@ -11,7 +11,7 @@ namespace {
 void write_model(json::Writer& writer, const serving::Service& service, const fleet::Model& model,
                  std::string_view name) {
   std::uint32_t context = model.context_length;
-  if (const auto assets = service.assets(model.name); assets && assets->context_length > 0) {
+  if (const auto assets = service.assets(model); assets && assets->context_length > 0) {
     context = context == 0 ? assets->context_length : std::min(context, assets->context_length);
   }
   writer.begin_object().key("id").string(name).key("object").string("model");
@@ -35,7 +35,7 @@ void write_worker_sets(json::Writer& writer, const fleet::Model& model) {
 }  // namespace
 
 bool is_servable(const serving::Service& service, const fleet::Model& model) {
-  return model.ready() && service.assets(model.name) != nullptr;
+  return model.ready() && service.assets(model) != nullptr;
 }
 
 bool any_servable(const serving::Service& service) {
@@ -73,7 +73,7 @@ std::string model_ready_body(const serving::Service& service, const fleet::Model
   json::Writer writer(out);
   writer.begin_object().key("id").string(model.name).key("ready");
   writer.boolean(is_servable(service, model)).key("files_loaded");
-  writer.boolean(service.assets(model.name) != nullptr);
+  writer.boolean(service.assets(model) != nullptr);
   write_worker_sets(writer, model);
   writer.end_object();
   return out;

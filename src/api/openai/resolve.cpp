@@ -249,6 +249,7 @@ Result<serving::GenerationSpec> resolve(const RequestBody& body, const ServedMod
   spec.request.extra_args_required = !body.vllm_xargs.empty();
   spec.request.stop = stops_of(body, assets);
   spec.request.stop.max_tokens = *limit;
+  spec.request.lora_name = served.model->lora_name;
   spec.request.cache_salt = body.cache_salt;
   spec.request.session_id = body.session_id;
   spec.request.priority = body.priority;

@@ -142,8 +142,8 @@ TEST(Options, TheDynNamesOfOtherFrontendsWork) {
   EXPECT_EQ(options->limits.body_bytes, 2U * 1024 * 1024);
   EXPECT_EQ(options->drain_timeout, std::chrono::seconds(9));
   EXPECT_EQ(options->service.stream_timeout, std::chrono::seconds(8));
-  ASSERT_EQ(options->fleet.engines.size(), 1U);
-  EXPECT_EQ(options->fleet.engines.front().url, "http://h:1");
+  ASSERT_EQ(options->engines.size(), 1U);
+  EXPECT_EQ(options->engines.front().endpoint.url, "http://h:1");
 }
 
 TEST(ServeOptions, EachWrongCombinationHasOneClearLine) {
@@ -200,7 +200,7 @@ TEST(ServeOptions, EachWrongCombinationHasOneClearLine) {
   ASSERT_TRUE(good.has_value());
   const auto options = serve_options(*good);
   ASSERT_TRUE(options.has_value()) << options.error().message;
-  EXPECT_EQ(options->fleet.engines.size(), 2U);
+  EXPECT_EQ(options->engines.size(), 2U);
 }
 
 TEST(OptionTables, RowsAreSoundAndDefaultsPassTheirOwnChecks) {

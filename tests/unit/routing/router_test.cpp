@@ -80,10 +80,11 @@ TEST(Router, DirectModeNeedsAUsableWorker) {
   Router router(RouterMode::Direct, 1);
   const auto set = make_set(3, {1});
   EXPECT_EQ(router.choose(set, {}).error().code, ErrorCode::InvalidRequest);
-  EXPECT_EQ(router.choose(set, {.worker_id = 102, .excluded = {}})->worker().id, 102u);
-  EXPECT_EQ(router.choose(set, {.worker_id = 101, .excluded = {}}).error().code,
+  EXPECT_EQ(router.choose(set, {.worker_id = 102, .excluded = {}, .adapter = {}})->worker().id,
+            102u);
+  EXPECT_EQ(router.choose(set, {.worker_id = 101, .excluded = {}, .adapter = {}}).error().code,
             ErrorCode::NoWorkers);
-  EXPECT_EQ(router.choose(set, {.worker_id = 9, .excluded = {}}).error().code,
+  EXPECT_EQ(router.choose(set, {.worker_id = 9, .excluded = {}, .adapter = {}}).error().code,
             ErrorCode::NoWorkers);
 }
 
@@ -92,10 +93,12 @@ TEST(Router, ExcludedWorkersAreLeftOut) {
   const auto set = make_set(2);
   const std::vector<std::uint64_t> excluded{100};
   for (int i = 0; i < 5; ++i) {
-    EXPECT_EQ(router.choose(set, {.worker_id = {}, .excluded = excluded})->worker().id, 101u);
+    EXPECT_EQ(
+        router.choose(set, {.worker_id = {}, .excluded = excluded, .adapter = {}})->worker().id,
+        101u);
   }
   const std::vector<std::uint64_t> all{100, 101};
-  EXPECT_FALSE(router.choose(set, {.worker_id = {}, .excluded = all}));
+  EXPECT_FALSE(router.choose(set, {.worker_id = {}, .excluded = all, .adapter = {}}));
 }
 
 TEST(Router, ReservationsAreGivenBackOnEveryPath) {
@@ -124,6 +127,78 @@ TEST(Router, ManyThreadsLeaveNothingBehind) {
   for (const std::uint64_t worker : {100, 101, 102}) {
     EXPECT_EQ(router.in_flight(worker), 0u);
   }
+}
+
+TEST(Router, ASlotThatChangesHandsKeepsItsWorkersApart) {
+  Router router(RouterMode::LeastLoaded, 1);
+  fleet::WorkerSet set = make_set(2);
+  Reservation old = std::move(*router.choose(set, {}));
+  Reservation other = std::move(*router.choose(set, {}));
+  const std::uint64_t left = old.worker().id;
+  // Another worker takes the slot while the first one's request still runs.
+  auto successor = std::make_shared<fleet::Worker>(*set.workers[old.worker().slot]);
+  successor->id = 900;
+  set.workers[successor->slot] = successor;
+  const Reservation fresh = std::move(*router.choose(set, {}));
+  EXPECT_EQ(fresh.worker().id, 900u) << "the new one starts empty";
+  EXPECT_EQ(router.in_flight(left), 1u);
+  EXPECT_EQ(router.in_flight(900), 1u);
+  old.release();
+  EXPECT_EQ(router.in_flight(left), 0u);
+  EXPECT_EQ(router.in_flight(900), 1u);
+}
+
+TEST(Router, ASetMayGrow) {
+  Router router(RouterMode::RoundRobin, 1);
+  EXPECT_EQ(spread(router, make_set(1), 4).size(), 1u);
+  EXPECT_EQ(spread(router, make_set(3), 30),
+            (std::map<std::uint64_t, int>{{100, 10}, {101, 10}, {102, 10}}));
+}
+
+TEST(Router, WhatLeftTheFleetIsForgottenWhenItIsIdle) {
+  Router router(RouterMode::LeastLoaded, 1);
+  const auto set = std::make_shared<fleet::WorkerSet>(make_set(2));
+  Reservation held = std::move(*router.choose(*set, {}));
+  router.choose(*set, {})->release();
+  router.retain(fleet::Fleet());
+  const auto samples = [&] {
+    std::string text;
+    observe::TextWriter writer(text, "p");
+    router.collect(writer);
+    return std::ranges::count(text, '{');
+  };
+  EXPECT_EQ(samples(), 2) << "a request still runs there";
+  held.release();
+  router.retain(fleet::Fleet());
+  EXPECT_EQ(samples(), 0);
+  // A worker that left its set.
+  router.choose(*set, {})->release();
+  router.choose(*set, {})->release();
+  EXPECT_EQ(samples(), 2);
+  auto smaller = std::make_shared<fleet::WorkerSet>(*set);
+  smaller->workers.pop_back();
+  auto model = std::make_shared<fleet::Model>();
+  model->worker_sets.push_back(smaller);
+  fleet::Fleet fleet;
+  fleet.models.push_back(model);
+  router.retain(fleet);
+  EXPECT_EQ(samples(), 1);
+}
+
+TEST(Router, AnAdapterGoesOnlyWhereItIs) {
+  Router router(RouterMode::RoundRobin, 1);
+  fleet::WorkerSet set = make_set(3);
+  auto with = std::make_shared<fleet::Worker>(*set.workers[1]);
+  with->adapters = {"a", "b"};
+  set.workers[1] = with;
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(router.choose(set, {.worker_id = {}, .excluded = {}, .adapter = "b"})->worker().id,
+              101u);
+  }
+  EXPECT_EQ(router.choose(set, {.worker_id = {}, .excluded = {}, .adapter = "c"}).error().code,
+            ErrorCode::NoWorkers);
+  EXPECT_EQ(adapter_key(""), 0u);
+  EXPECT_NE(adapter_key("a"), adapter_key("b"));
 }
 
 TEST(RouterMode, NamesOfTheCommandLine) {

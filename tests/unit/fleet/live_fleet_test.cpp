@@ -1,4 +1,4 @@
-#include "fleet/direct_fleet.hpp"
+#include "fleet/live_fleet.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fleet/fake_engines.hpp"
+#include "fleet/flag_cards.hpp"
 #include "net/testing.hpp"
 
 namespace fairlead::fleet {
@@ -34,9 +35,9 @@ engine::EngineInfo info_of(std::string instance = "life-1", std::string model = 
   return info;
 }
 
-class DirectFleetTest : public ::testing::Test {
+class LiveFleetTest : public ::testing::Test {
  protected:
-  ~DirectFleetTest() override {
+  ~LiveFleetTest() override {
     in_turn([this] { fleet.reset(); });
   }
 
@@ -52,14 +53,19 @@ class DirectFleetTest : public ::testing::Test {
 
   /// Engines are named by their endpoint; intervals are short, so that nothing waits long.
   void start(std::vector<std::string> urls, std::vector<std::string> prefill = {},
-             std::function<void(DirectFleetOptions&)> adjust = {}) {
-    DirectFleetOptions options;
+             std::function<void(LiveFleetOptions&)> adjust = {}) {
+    start_with(flag_cards(named(urls), named(prefill)), std::move(adjust));
+  }
+  static std::vector<NamedEngine> named(const std::vector<std::string>& urls) {
+    std::vector<NamedEngine> out;
     for (const std::string& url : urls) {
-      options.engines.push_back(*parse_endpoint(url));
+      out.push_back({.endpoint = *parse_endpoint(url)});
     }
-    for (const std::string& url : prefill) {
-      options.prefill_engines.push_back(*parse_endpoint(url));
-    }
+    return out;
+  }
+  void start_with(std::vector<Card> cards, std::function<void(LiveFleetOptions&)> adjust = {}) {
+    LiveFleetOptions options;
+    options.succession_after = 10ms;
     options.retry_interval = 10ms;
     options.health_interval = 10ms;
     options.attempt_timeout = 5s;
@@ -69,7 +75,7 @@ class DirectFleetTest : public ::testing::Test {
       adjust(options);
     }
     in_turn([&] {
-      fleet = std::make_unique<DirectFleet>(
+      fleet = std::make_unique<LiveFleet>(
           std::move(options),
           [this](engine::ClientOptions client) {
             FakeEngine& fake = engines[client.authority];
@@ -82,8 +88,12 @@ class DirectFleetTest : public ::testing::Test {
             newest = std::move(snapshot);
             ++snapshots;
           });
+      fleet->set_cards("flags", std::move(cards));
       fleet->start();
     });
+  }
+  void set_cards(std::vector<Card> cards, std::string_view source = "flags") {
+    in_turn([&] { fleet->set_cards(source, std::move(cards)); });
   }
 
   std::shared_ptr<const Model> model(std::string_view name = "m") const {
@@ -103,7 +113,7 @@ class DirectFleetTest : public ::testing::Test {
   FakeResolver resolver;
   std::shared_ptr<const Fleet> newest;
   int snapshots = 0;
-  std::unique_ptr<DirectFleet> fleet;
+  std::unique_ptr<LiveFleet> fleet;
 };
 
 constexpr const char* kA = "http://127.0.0.1:7001";
@@ -113,7 +123,7 @@ constexpr const char* kAKey = "127.0.0.1:7001";
 constexpr const char* kBKey = "127.0.0.1:7002";
 constexpr const char* kPKey = "127.0.0.1:7003";
 
-TEST_F(DirectFleetTest, EnginesThatAreUpAreServed) {
+TEST_F(LiveFleetTest, EnginesThatAreUpAreServed) {
   engines[kAKey].info = info_of();
   engines[kBKey].info = info_of("life-2");
   engines[kBKey].info->max_model_len = 512;
@@ -155,7 +165,7 @@ TEST_F(DirectFleetTest, EnginesThatAreUpAreServed) {
   EXPECT_EQ(fleet->snapshot(), newest);
 }
 
-TEST_F(DirectFleetTest, ParsersOfEnginesAreReportedOnly) {
+TEST_F(LiveFleetTest, ParsersOfEnginesAreReportedOnly) {
   engines[kAKey].info = info_of();
   engines[kAKey].info->tool_call_parser = "qwen3_xml";
   engines[kAKey].info->reasoning_parser = "none";
@@ -169,7 +179,7 @@ TEST_F(DirectFleetTest, ParsersOfEnginesAreReportedOnly) {
   EXPECT_THAT(log, HasSubstr("serving directly dialed engines decode_engines=1 prefill_engines=0"));
 }
 
-TEST_F(DirectFleetTest, ThePrefillListDecidesRoles) {
+TEST_F(LiveFleetTest, ThePrefillListDecidesRoles) {
   engines[kAKey].info = info_of();
   engines[kPKey].info = info_of();
   ::testing::internal::CaptureStderr();
@@ -186,15 +196,16 @@ TEST_F(DirectFleetTest, ThePrefillListDecidesRoles) {
   EXPECT_NE(model()->set(Role::Prefill)->id, model()->set(Role::Decode)->id);
 }
 
-TEST_F(DirectFleetTest, OthersAreDecodeEvenWhileThePrefillEngineIsDown) {
+TEST_F(LiveFleetTest, OthersAreDecodeEvenWhileThePrefillEngineIsDown) {
   engines[kAKey].info = info_of();
   start({kA}, {kP});
   ASSERT_TRUE(wait([&] { return healthy() == 1; }));
   EXPECT_EQ(worker(kA)->role, Role::Decode);
-  EXPECT_TRUE(model()->set(Role::Prefill)->workers.empty());
+  EXPECT_EQ(model()->set(Role::Prefill), nullptr);
+  EXPECT_FALSE(model()->ready()) << "Decode needs Prefill";
 }
 
-TEST_F(DirectFleetTest, EnginesThatAreDownAtStartJoinLater) {
+TEST_F(LiveFleetTest, EnginesThatAreDownAtStartJoinLater) {
   engines[kAKey].info = info_of();
   start({kA, kB});
   ASSERT_TRUE(wait([&] { return healthy() == 1 && engines[kBKey].probes > 2; }));
@@ -204,7 +215,7 @@ TEST_F(DirectFleetTest, EnginesThatAreDownAtStartJoinLater) {
   EXPECT_EQ(worker(kB)->slot, 1U);
 }
 
-TEST_F(DirectFleetTest, NothingIsServedBeforeAnyEngineAnswers) {
+TEST_F(LiveFleetTest, NothingIsServedBeforeAnyEngineAnswers) {
   start({kA});
   ASSERT_TRUE(wait([&] { return engines[kAKey].probes > 2; }));
   EXPECT_EQ(model(), nullptr);
@@ -213,7 +224,7 @@ TEST_F(DirectFleetTest, NothingIsServedBeforeAnyEngineAnswers) {
   ASSERT_TRUE(wait([&] { return healthy() == 1; }));
 }
 
-TEST_F(DirectFleetTest, AHangingEngineDelaysNoOther) {
+TEST_F(LiveFleetTest, AHangingEngineDelaysNoOther) {
   engines[kAKey].hangs = true;
   engines[kBKey].info = info_of();
   start({kA, kB});
@@ -222,7 +233,7 @@ TEST_F(DirectFleetTest, AHangingEngineDelaysNoOther) {
   EXPECT_EQ(engines[kAKey].probes, 1);
 }
 
-TEST_F(DirectFleetTest, ANameThatDoesNotResolveDelaysNoOther) {
+TEST_F(LiveFleetTest, ANameThatDoesNotResolveDelaysNoOther) {
   engines[kBKey].info = info_of();
   start({"http://nowhere:7001", kB});
   ASSERT_TRUE(wait([&] { return healthy() == 1; }));
@@ -237,10 +248,10 @@ TEST_F(DirectFleetTest, ANameThatDoesNotResolveDelaysNoOther) {
   EXPECT_EQ(worker("http://nowhere:7001")->addresses[0].to_string(), "10.0.0.1:7001");
 }
 
-TEST_F(DirectFleetTest, NamesAreLookedUpAgainAndNewAddressesArePublished) {
+TEST_F(LiveFleetTest, NamesAreLookedUpAgainAndNewAddressesArePublished) {
   engines["engine:7001"].info = info_of();
   resolver.answers.emplace("engine", std::vector{*net::Address::parse("10.0.0.1", 7001)});
-  start({"engine:7001"}, {}, [](DirectFleetOptions& options) { options.resolve_interval = 10ms; });
+  start({"engine:7001"}, {}, [](LiveFleetOptions& options) { options.resolve_interval = 10ms; });
   ASSERT_TRUE(wait([&] { return healthy() == 1 && resolver.asked["engine"] > 2; }));
   const std::uint64_t incarnation = worker("http://engine:7001")->incarnation;
   // A failing look-up keeps what is known.
@@ -255,17 +266,17 @@ TEST_F(DirectFleetTest, NamesAreLookedUpAgainAndNewAddressesArePublished) {
   EXPECT_EQ(worker("http://engine:7001")->incarnation, incarnation);
 }
 
-TEST_F(DirectFleetTest, AFailureLooksTheNameUpAtOnce) {
+TEST_F(LiveFleetTest, AFailureLooksTheNameUpAtOnce) {
   engines["engine:7001"].info = info_of();
   resolver.answers.emplace("engine", std::vector{*net::Address::parse("10.0.0.1", 7001)});
-  start({"engine:7001"}, {}, [](DirectFleetOptions& options) { options.resolve_interval = 1h; });
+  start({"engine:7001"}, {}, [](LiveFleetOptions& options) { options.resolve_interval = 1h; });
   ASSERT_TRUE(wait([&] { return healthy() == 1; }));
   EXPECT_EQ(resolver.asked["engine"], 1);
   engines["engine:7001"].info.reset();
   ASSERT_TRUE(wait([&] { return resolver.asked["engine"] > 1; }));
 }
 
-TEST_F(DirectFleetTest, AReportedWorkerLeavesAtOnceAndComesBack) {
+TEST_F(LiveFleetTest, AReportedWorkerLeavesAtOnceAndComesBack) {
   engines[kAKey].info = info_of();
   engines[kBKey].info = info_of("life-2");
   start({kA, kB});
@@ -287,7 +298,7 @@ TEST_F(DirectFleetTest, AReportedWorkerLeavesAtOnceAndComesBack) {
   EXPECT_EQ(healthy(), 2U);
 }
 
-TEST_F(DirectFleetTest, ReportsAboutStrangersAreIgnored) {
+TEST_F(LiveFleetTest, ReportsAboutStrangersAreIgnored) {
   engines[kAKey].info = info_of();
   start({kA});
   ASSERT_TRUE(wait([&] { return healthy() == 1; }));
@@ -295,7 +306,7 @@ TEST_F(DirectFleetTest, ReportsAboutStrangersAreIgnored) {
   EXPECT_EQ(healthy(), 1U);
 }
 
-TEST_F(DirectFleetTest, AWorkerThatKeepsFailingWaitsLonger) {
+TEST_F(LiveFleetTest, AWorkerThatKeepsFailingWaitsLonger) {
   engines[kAKey].info = info_of();
   start({kA});
   ASSERT_TRUE(wait([&] { return healthy() == 1; }));
@@ -310,7 +321,7 @@ TEST_F(DirectFleetTest, AWorkerThatKeepsFailingWaitsLonger) {
   EXPECT_GE(fail_once(), 500ms);
 }
 
-TEST_F(DirectFleetTest, AnEngineThatDiesLeavesWithoutAnyRequest) {
+TEST_F(LiveFleetTest, AnEngineThatDiesLeavesWithoutAnyRequest) {
   engines[kAKey].info = info_of();
   engines[kBKey].info = info_of("life-2");
   start({kA, kB});
@@ -323,7 +334,7 @@ TEST_F(DirectFleetTest, AnEngineThatDiesLeavesWithoutAnyRequest) {
   EXPECT_EQ(worker(kA)->info.instance_id, "life-3");
 }
 
-TEST_F(DirectFleetTest, AnEngineThatIsNotServingLeaves) {
+TEST_F(LiveFleetTest, AnEngineThatIsNotServingLeaves) {
   engines[kAKey].info = info_of();
   start({kA});
   ASSERT_TRUE(wait([&] { return healthy() == 1; }));
@@ -335,9 +346,9 @@ TEST_F(DirectFleetTest, AnEngineThatIsNotServingLeaves) {
   ASSERT_TRUE(wait([&] { return healthy() == 1; }));
 }
 
-TEST_F(DirectFleetTest, OneLateCheckIsForgivenManyAreNot) {
+TEST_F(LiveFleetTest, OneLateCheckIsForgivenManyAreNot) {
   engines[kAKey].info = info_of();
-  start({kA}, {}, [](DirectFleetOptions& options) { options.health_timeout = 10ms; });
+  start({kA}, {}, [](LiveFleetOptions& options) { options.health_timeout = 10ms; });
   ASSERT_TRUE(wait([&] { return healthy() == 1; }));
   FakeEngine& fake = engines[kAKey];
   const int before = snapshots;
@@ -351,7 +362,7 @@ TEST_F(DirectFleetTest, OneLateCheckIsForgivenManyAreNot) {
   ASSERT_TRUE(wait([&] { return healthy() == 0; }));
 }
 
-TEST_F(DirectFleetTest, ARestartWithOtherLimitsIsNoticed) {
+TEST_F(LiveFleetTest, ARestartWithOtherLimitsIsNoticed) {
   engines[kAKey].info = info_of();
   start({kA});
   ASSERT_TRUE(wait([&] { return healthy() == 1; }));
@@ -366,7 +377,7 @@ TEST_F(DirectFleetTest, ARestartWithOtherLimitsIsNoticed) {
   EXPECT_EQ(model()->serving_set()->id, set_id);
 }
 
-TEST_F(DirectFleetTest, NothingNewPublishesNothing) {
+TEST_F(LiveFleetTest, NothingNewPublishesNothing) {
   engines[kAKey].info = info_of();
   start({kA});
   ASSERT_TRUE(wait([&] { return healthy() == 1; }));
@@ -376,16 +387,16 @@ TEST_F(DirectFleetTest, NothingNewPublishesNothing) {
   EXPECT_EQ(snapshots, before);
 }
 
-TEST_F(DirectFleetTest, AnEngineThatDiffersIsNamedAndLeftOut) {
+TEST_F(LiveFleetTest, AnEngineThatDiffersIsNamedAndLeftOut) {
   engines[kAKey].info = info_of();
   start({kA, kB});
   ASSERT_TRUE(wait([&] { return healthy() == 1; }));
   ::testing::internal::CaptureStderr();
-  engines[kBKey].info = info_of("life-2", "other");
+  engines[kBKey].info = info_of("life-2");
+  engines[kBKey].info->model_id = "/models/other";
   ASSERT_TRUE(wait([&] { return engines[kBKey].checks > 2; }));
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(worker(kB), nullptr);
-  EXPECT_EQ(newest->find("other"), nullptr);
   EXPECT_EQ(healthy(), 1U);
   EXPECT_THAT(log, HasSubstr("engine left out"));
   EXPECT_THAT(log, HasSubstr("endpoint=http://127.0.0.1:7002"));
@@ -395,7 +406,7 @@ TEST_F(DirectFleetTest, AnEngineThatDiffersIsNamedAndLeftOut) {
   ASSERT_TRUE(wait([&] { return healthy() == 2; }));
 }
 
-TEST_F(DirectFleetTest, AFleetMayMoveToAnotherModelAsAWhole) {
+TEST_F(LiveFleetTest, AFleetMayMoveToAnotherModelAsAWhole) {
   engines[kAKey].info = info_of();
   engines[kBKey].info = info_of();
   start({kA, kB});
@@ -403,26 +414,26 @@ TEST_F(DirectFleetTest, AFleetMayMoveToAnotherModelAsAWhole) {
   const std::uint64_t set_id = model()->serving_set()->id;
   engines[kAKey].info = info_of("life-2", "next");
   ASSERT_TRUE(wait([&] { return healthy() == 1; }));
-  EXPECT_EQ(worker(kA), nullptr) << "the first to move is left out";
+  EXPECT_EQ(healthy("next"), 1U) << "the first to move makes a model of its own";
   engines[kBKey].info = info_of("life-2", "next");
   ASSERT_TRUE(wait([&] { return healthy("next") == 2; }));
   EXPECT_EQ(model("m"), nullptr);
   EXPECT_NE(model("next")->serving_set()->id, set_id);
 }
 
-TEST_F(DirectFleetTest, TheOperatorsModelNameReplacesTheEngines) {
+TEST_F(LiveFleetTest, TheOperatorsModelNameReplacesTheEngines) {
   engines[kAKey].info = info_of();
   engines[kAKey].info->aliases = {"alias"};
   engines[kBKey].info = info_of();
   engines[kBKey].info->served_model_name = "another-name";
-  start({kA, kB}, {}, [](DirectFleetOptions& options) { options.model_name = "public"; });
+  start({kA, kB}, {}, [](LiveFleetOptions& options) { options.model_name = "public"; });
   ASSERT_TRUE(wait([&] { return healthy("public") == 2; }));
   EXPECT_EQ(newest->find("m"), nullptr);
   EXPECT_EQ(newest->find("alias"), nullptr);
   EXPECT_EQ(worker(kB)->client_options().model, "another-name");
 }
 
-TEST_F(DirectFleetTest, EnginesWithoutANameNeedTheOperators) {
+TEST_F(LiveFleetTest, EnginesWithoutANameNeedTheOperators) {
   engines[kAKey].info = engine::EngineInfo{};
   ::testing::internal::CaptureStderr();
   start({kA});
@@ -431,20 +442,124 @@ TEST_F(DirectFleetTest, EnginesWithoutANameNeedTheOperators) {
   EXPECT_TRUE(newest->models.empty());
 }
 
-TEST_F(DirectFleetTest, EnginesWithoutANameServeUnderTheOperators) {
+TEST_F(LiveFleetTest, EnginesWithoutANameServeUnderTheOperators) {
   engines[kAKey].info = engine::EngineInfo{};
   engines[kBKey].info = info_of();
-  start({kA, kB}, {}, [](DirectFleetOptions& options) { options.model_name = "public"; });
+  start({kA, kB}, {}, [](LiveFleetOptions& options) { options.model_name = "public"; });
   ASSERT_TRUE(wait([&] { return healthy("public") == 2; }));
   EXPECT_EQ(model("public")->model_id, "/models/m");
   EXPECT_EQ(model("public")->context_length, 1024U);
   EXPECT_EQ(worker(kA)->client_options().model, "");
 }
 
-TEST_F(DirectFleetTest, TheStartupDeadlineNamesAbsentEnginesAndProbingGoesOn) {
+TEST_F(LiveFleetTest, WorkersWhoseCardStaysAreLeftAlone) {
+  engines[kAKey].info = info_of();
+  engines[kBKey].info = info_of("life-2");
+  start({kA});
+  ASSERT_TRUE(wait([&] { return healthy() == 1; }));
+  const std::uint64_t incarnation = worker(kA)->incarnation;
+  const int before = snapshots;
+  set_cards(flag_cards(named({kA}), {}));
+  EXPECT_EQ(snapshots, before) << "nothing new publishes nothing";
+  set_cards(flag_cards(named({kB, kA}), {}));
+  ASSERT_TRUE(wait([&] { return healthy() == 2; }));
+  EXPECT_EQ(worker(kA)->incarnation, incarnation);
+  EXPECT_EQ(worker(kA)->slot, 0U);
+  EXPECT_EQ(worker(kB)->slot, 1U);
+}
+
+TEST_F(LiveFleetTest, WorkersWhoseCardIsGoneAreWithdrawnAndMayReturn) {
+  engines[kAKey].info = info_of();
+  engines[kBKey].info = info_of("life-2");
+  start({kA, kB});
+  ASSERT_TRUE(wait([&] { return healthy() == 2; }));
+  const std::uint64_t incarnation = worker(kA)->incarnation;
+  set_cards(flag_cards(named({kB}), {}));
+  EXPECT_EQ(worker(kA), nullptr) << "at once";
+  EXPECT_EQ(healthy(), 1U);
+  const int probes = engines[kAKey].probes;
+  set_cards(flag_cards(named({kA, kB}), {}));
+  ASSERT_TRUE(wait([&] { return healthy() == 2; }));
+  EXPECT_GT(engines[kAKey].probes, probes) << "probed anew";
+  EXPECT_GT(worker(kA)->incarnation, incarnation);
+}
+
+TEST_F(LiveFleetTest, AnEngineThatNeverAnsweredCanBeWithdrawn) {
+  engines[kAKey].hangs = true;
+  engines[kBKey].info = info_of();
+  start({kA, "http://nowhere:7001", kB});
+  ASSERT_TRUE(wait([&] { return healthy() == 1; }));
+  EXPECT_FALSE(fleet->first_round_done());
+  set_cards(flag_cards(named({kB}), {}));
+  EXPECT_TRUE(fleet->first_round_done());
+}
+
+TEST_F(LiveFleetTest, CM8_ACardThatDeniesMoreUnderTheSameKeyChangesTheRecordAtOnce) {
+  engines[kAKey].info = info_of();
+  engines[kAKey].info->capabilities = {engine::Capability::VllmXargs};
+  start({kA});
+  ASSERT_TRUE(wait([&] { return healthy() == 1; }));
+  EXPECT_TRUE(worker(kA)->capabilities.has(engine::Capability::VllmXargs));
+  const std::uint64_t incarnation = worker(kA)->incarnation;
+  std::vector<Card> cards = flag_cards(named({kA}), {});
+  const std::string checksum = cards[0].checksum();
+  cards[0].denied = {engine::Capability::VllmXargs};
+  EXPECT_EQ(cards[0].checksum(), checksum);
+  set_cards(cards);
+  EXPECT_FALSE(worker(kA)->capabilities.has(engine::Capability::VllmXargs));
+  EXPECT_GT(worker(kA)->incarnation, incarnation);
+  EXPECT_EQ(healthy(), 1U) << "the engine itself is as well as before";
+  const int probes = engines[kAKey].probes;
+  ASSERT_TRUE(wait([&] { return engines[kAKey].probes > probes; })) << "and is asked again";
+}
+
+TEST_F(LiveFleetTest, TheSecondCardOfAnEngineWaitsForTheFirst) {
+  engines[kAKey].info = info_of();
+  start({kA});
+  ASSERT_TRUE(wait([&] { return healthy() == 1; }));
+  std::vector<Card> cards = flag_cards(named({kA}), {});
+  cards[0].instance_id = "other";
+  cards[0].display_name = "other";
+  ::testing::internal::CaptureStderr();
+  set_cards(cards, "file");
+  set_cards(cards, "file");
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("card ignored: card /backend/generate/"));
+  EXPECT_EQ(log.find("card ignored"), log.rfind("card ignored")) << "said once";
+  EXPECT_EQ(newest->find("other"), nullptr);
+  set_cards({});
+  ASSERT_TRUE(wait([&] { return healthy("other") == 1; }));
+}
+
+TEST_F(LiveFleetTest, EnginesOfSeveralKindsAreDialedByTheirCards) {
+  engines[kAKey].info = info_of();
+  engines[kBKey].info = info_of("life-2", "n");
+  std::vector<Card> cards = flag_cards(named({kA, kB}), {});
+  cards[1].backend = engine::Backend::VllmHttp;
+  start_with(cards);
+  ASSERT_TRUE(wait([&] { return healthy() == 1 && healthy("n") == 1; }));
+  EXPECT_EQ(worker(kA)->client_options().backend, engine::Backend::Vllm);
+  EXPECT_EQ(worker(kB)->client_options().backend, engine::Backend::VllmHttp);
+}
+
+TEST_F(LiveFleetTest, ACohortThatStaysDownIsSucceededThoughNothingElseHappens) {
+  engines[kAKey].info = info_of();
+  engines[kBKey].info = info_of("life-2");
+  engines[kBKey].info->model_id = "/models/other";
+  start({kA, kB});
+  ASSERT_TRUE(wait([&] { return healthy() == 1 && engines[kBKey].checks > 0; }));
+  ASSERT_TRUE(worker(kA));
+  engines[kAKey].hangs = true;
+  in_turn([&] { fleet->report_failure(worker_id(kA), worker(kA)->incarnation); });
+  ASSERT_TRUE(wait([&] { return worker(kB) != nullptr; }));
+  EXPECT_EQ(worker(kA), nullptr);
+  EXPECT_EQ(model()->model_id, "/models/other");
+}
+
+TEST_F(LiveFleetTest, TheStartupDeadlineNamesAbsentEnginesAndProbingGoesOn) {
   engines[kAKey].info = info_of();
   ::testing::internal::CaptureStderr();
-  start({kA, kB}, {}, [](DirectFleetOptions& options) { options.startup_deadline = 50ms; });
+  start({kA, kB}, {}, [](LiveFleetOptions& options) { options.startup_deadline = 50ms; });
   const auto deadline = net::Clock::now() + 100ms;
   ASSERT_TRUE(wait([&] { return net::Clock::now() > deadline && engines[kBKey].probes > 2; }));
   const std::string log = ::testing::internal::GetCapturedStderr();
@@ -454,7 +569,7 @@ TEST_F(DirectFleetTest, TheStartupDeadlineNamesAbsentEnginesAndProbingGoesOn) {
   ASSERT_TRUE(wait([&] { return healthy() == 2; }));
 }
 
-TEST_F(DirectFleetTest, ManyEnginesAreProbedAtOnce) {
+TEST_F(LiveFleetTest, ManyEnginesAreProbedAtOnce) {
   std::vector<std::string> urls;
   for (int port = 1; port <= 200; ++port) {
     urls.push_back("10.0.0.1:" + std::to_string(port + 1000));

@@ -1,0 +1,191 @@
+#include "fleet/cohort.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace fairlead::fleet {
+namespace {
+
+std::vector<std::string> adapters_of(const Member& member) {
+  std::vector<std::string> names = member.info->lora_adapters;
+  for (const Card& card : member.adapters) {
+    names.push_back(card.lora_name);
+  }
+  std::ranges::sort(names);
+  const auto repeated = std::ranges::unique(names);
+  names.erase(repeated.begin(), repeated.end());
+  return names;
+}
+
+std::shared_ptr<const Worker> make_worker(const Member& member, std::size_t slot) {
+  auto worker = std::make_shared<Worker>();
+  worker->id = member.id;
+  worker->endpoint = member.card.endpoint;
+  worker->backend = member.card.backend;
+  worker->role = member.card.role;
+  worker->capabilities = member.info->capabilities.without(member.card.denied);
+  worker->slot = slot;
+  worker->card_key = member.key;
+  worker->info = *member.info;
+  worker->adapters = adapters_of(member);
+  worker->addresses = member.addresses;
+  worker->incarnation = member.incarnation;
+  worker->healthy = member.up;
+  return worker;
+}
+
+}  // namespace
+
+Group::Identity Group::identity_of(const Member& member) {
+  return {.checksum = member.checksum,
+          .model_id = member.info->model_id,
+          .kv_block_size = member.info->kv_block_size != 0 ? member.info->kv_block_size
+                                                           : member.card.kv_block_size};
+}
+
+std::string Group::difference(const Identity& other) const {
+  const std::string& model_id = incumbent_->model_id;
+  if (!model_id.empty() && !other.model_id.empty() && model_id != other.model_id) {
+    return fmt::format("model id `{}` instead of `{}`", other.model_id, model_id);
+  }
+  const std::uint32_t block = incumbent_->kv_block_size;
+  if (block != 0 && other.kv_block_size != 0 && block != other.kv_block_size) {
+    return fmt::format("KV block size {} instead of {}", other.kv_block_size, block);
+  }
+  if (incumbent_->checksum != other.checksum) {
+    return "its card differs";
+  }
+  return {};
+}
+
+void Group::adopt(const Member& member, std::uint64_t& fresh_id) {
+  incumbent_ = identity_of(member);
+  set_id_ = fresh_id++;
+  slots_.clear();
+  slot_taken_.clear();
+  reported_.clear();
+}
+
+void Group::keep_or_replace_incumbent(std::span<Member* const> members, net::TimePoint now,
+                                      net::Duration succession_after, std::uint64_t& fresh_id) {
+  succession_at_.reset();
+  const Member* successor = nullptr;  // the first that could take over
+  bool incumbent_there = false;
+  net::TimePoint down_since = net::TimePoint::min();
+  for (const Member* member : members) {
+    if (!incumbent_ || !difference(identity_of(*member)).empty()) {
+      successor = !successor && member->up ? member : successor;
+      continue;
+    }
+    if (member->up) {
+      return;
+    }
+    incumbent_there = true;
+    down_since = std::max(down_since, member->down_since);
+  }
+  if (incumbent_ && !incumbent_there && !successor) {
+    incumbent_.reset();
+  }
+  if (!successor) {
+    return;
+  }
+  if (incumbent_there && now - down_since < succession_after) {
+    succession_at_ = down_since + succession_after;
+    return;
+  }
+  adopt(*successor, fresh_id);
+}
+
+void Group::reject(Member& member, std::string reason, std::vector<std::string>& errors) {
+  const Identity identity = identity_of(member);
+  std::string cohort =
+      fmt::format("{}\n{}\n{}", identity.checksum, identity.model_id, identity.kv_block_size);
+  if (member.up && !reported_.contains(cohort) && !rejected_.contains(cohort)) {
+    errors.push_back(
+        fmt::format("engine left out: the workers of a set must be alike endpoint={} reason=\"{}\" "
+                    "model={} namespace=\"{}\" role={} incumbent={} rejected={} instance={}",
+                    member.card.endpoint.url, reason, key_.model, key_.name_space,
+                    role_name(key_.role), incumbent_->checksum, identity.checksum, member.key));
+  }
+  if (member.up || reported_.contains(cohort)) {
+    rejected_.insert(std::move(cohort));
+  }
+  member.exclusion = std::move(reason);
+}
+
+void Group::choose(std::span<Member* const> members, net::TimePoint now,
+                   net::Duration succession_after, std::uint64_t& fresh_id,
+                   std::vector<std::string>& errors) {
+  keep_or_replace_incumbent(members, now, succession_after, fresh_id);
+  committed_.clear();
+  for (Member* member : members) {
+    member->exclusion.clear();
+    if (!incumbent_) {
+      continue;  // none of them was ever up under its present card
+    }
+    const Identity identity = identity_of(*member);
+    if (std::string reason = difference(identity); !reason.empty()) {
+      reject(*member, std::move(reason), errors);
+      continue;
+    }
+    committed_.push_back(member);
+    if (member->up) {  // fill what the first one did not know
+      if (incumbent_->model_id.empty()) {
+        incumbent_->model_id = identity.model_id;
+      }
+      if (incumbent_->kv_block_size == 0) {
+        incumbent_->kv_block_size = identity.kv_block_size;
+      }
+    }
+  }
+  // A cohort that went away and comes back is news.
+  reported_ = std::exchange(rejected_, {});
+  std::set<WorkerId> ids;
+  for (const Member* member : members) {
+    ids.insert(member->id);
+  }
+  std::erase_if(slots_, [&](const auto& entry) {
+    const bool gone = !ids.contains(entry.first);
+    if (gone) {
+      slot_taken_[entry.second] = false;
+    }
+    return gone;
+  });
+}
+
+std::size_t Group::slot_of(WorkerId id) {
+  if (const auto found = slots_.find(id); found != slots_.end()) {
+    return found->second;
+  }
+  const auto free = std::ranges::find(slot_taken_, false);
+  const auto slot = static_cast<std::size_t>(free - slot_taken_.begin());
+  if (free == slot_taken_.end()) {
+    slot_taken_.push_back(true);
+  } else {
+    *free = true;
+  }
+  slots_.emplace(id, slot);
+  return slot;
+}
+
+std::shared_ptr<const WorkerSet> Group::build_set() {
+  auto set = std::make_shared<WorkerSet>();
+  set->id = set_id_;
+  set->name_space = key_.name_space;
+  set->role = key_.role;
+  set->checksum = incumbent_->checksum;
+  if (!committed_.empty()) {
+    set->needs = committed_.front()->card.needs;
+  }
+  for (const Member* member : committed_) {
+    set->workers.push_back(make_worker(*member, slot_of(member->id)));
+  }
+  set->slot_count = slot_taken_.size();
+  std::ranges::sort(set->workers, {},
+                    [](const std::shared_ptr<const Worker>& worker) { return worker->slot; });
+  return set;
+}
+
+}  // namespace fairlead::fleet

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/client.hpp"
+#include "fleet/member.hpp"
+#include "fleet/resolver.hpp"
+#include "net/event.hpp"
+#include "net/reactor.hpp"
+#include "net/task_group.hpp"
+
+namespace fairlead::fleet {
+
+/// How engines are watched.
+struct WatchOptions {
+  net::Duration startup_deadline = std::chrono::seconds(1800);  ///< Then absent engines are named
+                                                                ///< as an error; probing goes on.
+  net::Duration attempt_timeout = std::chrono::seconds(10);     ///< One probe or health check.
+  net::Duration retry_interval = std::chrono::seconds(1);       ///< Between probes of an absent
+                                                                ///< engine.
+  net::Duration health_interval = std::chrono::seconds(1);    ///< Between checks of a present one.
+  net::Duration health_timeout = std::chrono::seconds(2);     ///< One check of a present engine.
+  net::Duration resolve_interval = std::chrono::seconds(30);  ///< Names are looked up again.
+  int checks_per_probe = 5;  ///< Every such check is a full probe, which notices changes.
+};
+
+/// What all watched engines share; outlives them.
+struct WatchContext {
+  /// Makes a client in the control reactor; the seam for tests.
+  using ClientFactory =
+      std::function<std::unique_ptr<engine::EngineClient>(engine::ClientOptions options)>;
+
+  WatchOptions options;                ///< Intervals.
+  ClientFactory make_client;           ///< See there.
+  Resolver& resolver;                  ///< Of host names.
+  std::function<void()> on_change;     ///< What is known of some engine changed. Must not destroy
+                                       ///< any watch.
+  std::function<void()> on_attempted;  ///< Some engine's first attempt has finished.
+  std::uint64_t last_incarnation = 0;  ///< No two lives of any engine have the same.
+};
+
+/// One engine, looked up, probed and checked for as long as this lives: probed while it is absent,
+/// checked while it is there. Belongs to the control reactor.
+class EngineWatch {
+ public:
+  EngineWatch(WatchContext& context, Card card);
+  EngineWatch(const EngineWatch&) = delete;
+  EngineWatch& operator=(const EngineWatch&) = delete;
+
+  /// Begins, in the current reactor.
+  void start();
+  /// Another card for the same engine: a new incarnation, probed anew at once. What the former
+  /// probe found counts until then, since it is the engine's own word.
+  void take_card(Card card);
+  /// A request met a failure that counts against the engine, in this incarnation.
+  void report_failure();
+  /// True once one attempt has finished.
+  bool attempted() const { return attempted_; }
+  /// What is known of it.
+  Member& member() { return member_; }
+
+ private:
+  net::Task<> watch();
+  net::Task<> attempt();
+  net::Task<> check();
+  net::Task<> keep_resolved();
+  net::Task<> watch_deadline();
+  void take_addresses(std::vector<net::Address> addresses);
+  void take_info(engine::EngineInfo info);
+  void come_up();
+  void lose(std::string_view reason);
+  void note_absent(const Error& error);
+  void note_attempt();
+  void log_probe() const;
+
+  WatchContext& context_;
+  Member member_;
+  std::unique_ptr<engine::EngineClient> client_;  // once there are addresses
+  net::Event wake_;                               // ends the pause between checks
+  net::Event resolve_wake_;                       // ends the pause between look-ups
+  bool attempted_ = false;
+  bool ever_up_ = false;
+  int timeouts_ = 0;
+  int checks_ = 0;
+  int strikes_ = 0;
+  net::TimePoint up_since_;
+  net::TimePoint hold_until_;
+  std::string logged_reason_;
+  net::TimePoint logged_at_;
+  net::TaskGroup tasks_;
+};
+
+}  // namespace fairlead::fleet

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fleet/card.hpp"
+#include "fleet/worker.hpp"
+#include "net/reactor.hpp"
+
+namespace fairlead::fleet {
+
+/// What is known of one engine that a card names.
+struct Member {
+  Card card;                               ///< Its base card.
+  std::string key;                         ///< Of the card.
+  std::string checksum;                    ///< Of the card.
+  WorkerId id = 0;                         ///< Of the card's endpoint.
+  std::vector<Card> adapters;              ///< Adapter cards that belong to the card.
+  std::optional<engine::EngineInfo> info;  ///< Last probe; absent before the first.
+  std::vector<net::Address> addresses;     ///< Resolved.
+  std::uint64_t incarnation = 0;           ///< See Worker.
+  bool up = false;                         ///< Answers; may be given requests.
+  net::TimePoint down_since;               ///< When it went down, or when it became known.
+  std::string exclusion;                   ///< Why it is left out though it answers; empty if not.
+};
+
+}  // namespace fairlead::fleet
