@@ -36,6 +36,10 @@ std::string description(const OptionSpec& spec) {
   return text;
 }
 
+bool repeatable(const OptionSpec& spec) {
+  return spec.kind == OptionKind::List || spec.kind == OptionKind::Texts;
+}
+
 CLI::Option* add(CLI::App& app, const OptionSpec& spec) {
   CLI::Option* option = nullptr;
   const std::string text = description(spec);  // const: the library would bind a variable
@@ -48,8 +52,8 @@ CLI::Option* add(CLI::App& app, const OptionSpec& spec) {
     }
     option->type_name(spec.value_name.empty() ? "VALUE" : std::string(spec.value_name));
   }
-  option->multi_option_policy(spec.kind == OptionKind::List ? CLI::MultiOptionPolicy::TakeAll
-                                                            : CLI::MultiOptionPolicy::TakeLast);
+  option->multi_option_policy(repeatable(spec) ? CLI::MultiOptionPolicy::TakeAll
+                                               : CLI::MultiOptionPolicy::TakeLast);
   return option->group(spec.section.empty() ? "Options" : std::string(spec.section));
 }
 
@@ -112,7 +116,7 @@ Result<RawArguments> parse_arguments(std::span<const OptionSpec> table,
       continue;
     }
     std::vector<std::string> values = option->results();
-    if (spec->kind != OptionKind::List && values.size() > 1) {
+    if (!repeatable(*spec) && values.size() > 1) {
       values.erase(values.begin(), values.end() - 1);
     }
     raw.options.emplace(spec->name, std::move(values));

@@ -17,8 +17,9 @@ std::string value_text(const Settings& settings, const OptionSpec& spec) {
   if (spec.kind == OptionKind::Bool) {
     return settings.flag(spec.name) ? "true" : "false";
   }
-  return spec.kind == OptionKind::List ? fmt::format("{}", fmt::join(settings.list(spec.name), ","))
-                                       : settings.text(spec.name);
+  const bool several = spec.kind == OptionKind::List || spec.kind == OptionKind::Texts;
+  return several ? fmt::format("{}", fmt::join(settings.list(spec.name), ","))
+                 : settings.text(spec.name);
 }
 
 int check(const Settings& settings) {

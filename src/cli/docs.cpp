@@ -105,7 +105,8 @@ names that other frontends use), that over the file, that over the default. `fai
 takes the options of `serve`, checks them and prints what would be in force and where it came from.
 
 - Switches take `true`/`false`, `1`/`0`, `yes`/`no`, `on`/`off` in variables and files.
-- Lists are repeatable flags; variables and files take comma lists, files also arrays.
+- Lists are repeatable flags; variables and files take comma lists, files also arrays. Repeatable
+  JSON is not split at commas: a variable holds one, files also arrays.
 - An empty variable counts as not set.
 - The file holds `key = value` lines in TOML's notation, keys without the dashes. Lines under a
   `[command]` header (`[serve]`) concern that command only.

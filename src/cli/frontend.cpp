@@ -25,6 +25,8 @@ constexpr net::Duration kLastWords = std::chrono::milliseconds(200);
 constexpr net::Duration kFullWarningPause = std::chrono::seconds(5);
 // Descriptors kept from clients: a quarter of all, and no more than this.
 constexpr std::uint64_t kReservedDescriptors = 256;
+// Begins a canary where the model's beginning of sequence is not known.
+constexpr engine::TokenId kAnyToken = 1;
 
 int client_fd_limit() {
   constexpr std::uint64_t kMost = std::numeric_limits<int>::max();
@@ -133,6 +135,7 @@ void Frontend::start_lanes() {
 void Frontend::start_fleet() {
   dialer_ = std::make_unique<net::TcpDialer>(options_.limits.socket);
   resolver_ = std::make_unique<fleet::ThreadResolver>(control_);
+  options_.fleet.canary.bos = [this](std::string_view model) { return bos_of(model); };
   fleet_ = std::make_unique<fleet::LiveFleet>(
       options_.fleet,
       [this](engine::ClientOptions client) {
@@ -226,9 +229,21 @@ void Frontend::on_assets(const std::string& model, const std::string& path,
 
 void Frontend::set_assets(const std::string& name,
                           const std::shared_ptr<const chat::ModelAssets>& assets) {
+  const tokenizer::Tokenizer& tokenizer = *assets->tokenizer;
+  if (const std::string* bos = tokenizer.special_tokens().find("bos_token")) {
+    bos_[name] = tokenizer.token_to_id(*bos).value_or(kAnyToken);
+  }
   for (const auto& lane : lanes_) {
     lane->set_assets(name, assets);
   }
+}
+
+engine::TokenId Frontend::bos_of(std::string_view model) const {
+  auto found = bos_.find(model);
+  if (found == bos_.end()) {
+    found = bos_.find(std::string_view());
+  }
+  return found == bos_.end() ? kAnyToken : found->second;
 }
 
 void Frontend::drain(std::function<void()> on_done) {
@@ -269,6 +284,7 @@ void Frontend::finish_drain() {
 
 void Frontend::collect(observe::TextWriter& writer) const {
   router_.collect(writer);
+  options_.fleet.canary.counters->collect(writer);
   struct Family {
     std::string_view name;
     std::string_view type;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <latch>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -58,6 +59,7 @@ class Frontend {
   void on_assets(const std::string& model, const std::string& path,
                  Result<chat::ModelAssets> loaded);
   void set_assets(const std::string& name, const std::shared_ptr<const chat::ModelAssets>& assets);
+  engine::TokenId bos_of(std::string_view model) const;
   void end_drain();
   void finish_drain();
   void collect(observe::TextWriter& writer) const;
@@ -83,6 +85,7 @@ class Frontend {
   bool loading_ = false;
   std::string loaded_path_;    // of the assets in use, or of the last failure
   bool assets_fixed_ = false;  // given at start; engines' model ids do not matter
+  std::map<std::string, engine::TokenId, std::less<>> bos_;  // as set_assets names them
   net::Timer load_retry_;
   std::function<void()> on_drained_;
   std::size_t lanes_busy_ = 0;

@@ -16,6 +16,7 @@ enum class OptionKind : std::uint8_t {
   Number,   ///< A finite number within the range.
   Text,     ///< Any text, or one of the choices.
   List,     ///< Repeatable; comma lists are split; several values may follow one flag.
+  Texts,    ///< Repeatable; every value as it stands.
 };
 
 /// One row of the option table, which feeds parsing, help, the documentation and `config check`.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <random>
 
+#include "cli/canary_options.hpp"
 #include "cli/command.hpp"
 #include "cli/engine_list.hpp"
 #include "cli/sampling_defaults.hpp"
@@ -123,6 +124,11 @@ Result<ServeOptions> serve_options(const Settings& settings) {
     options.engines.push_back({.endpoint = std::move(engine)});
   }
   set_fleet_timing(settings, options.fleet);
+  Result<fleet::CanaryOptions> canary = canary_options(settings);
+  if (!canary) {
+    return std::unexpected(canary.error());
+  }
+  options.fleet.canary = std::move(*canary);
   const Result<routing::RouterMode> mode = router_mode(settings);
   if (!mode) {
     return std::unexpected(mode.error());

@@ -140,7 +140,7 @@ Result<Settings::Value> Settings::check(const OptionSpec& spec, Value value) {
       }
     }
     value.texts = std::move(items);
-  } else if (value.texts.size() > 1) {
+  } else if (spec.kind != OptionKind::Texts && value.texts.size() > 1) {
     return usage("{}: one value is expected, not a list", value.origin);
   }
   const bool refused = value.source != Source::Default && !spec.refusal.empty();

@@ -33,6 +33,7 @@ std::shared_ptr<const Worker> make_worker(const Member& member, std::size_t slot
   worker->addresses = member.addresses;
   worker->incarnation = member.incarnation;
   worker->healthy = member.up;
+  worker->activity = member.activity;
   return worker;
 }
 

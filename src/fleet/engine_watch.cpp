@@ -1,5 +1,7 @@
 #include "fleet/engine_watch.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -26,7 +28,10 @@ TimePoint now() { return net::Reactor::current()->now(); }
 
 }  // namespace
 
-EngineWatch::EngineWatch(WatchContext& context, Card card) : context_(context) {
+EngineWatch::EngineWatch(WatchContext& context, Card card)
+    : context_(context),
+      canary_(context.options.canary, *member_.activity,
+              fmt::format("{}", worker_id(card.endpoint.url))) {
   member_.id = worker_id(card.endpoint.url);
   member_.key = card.key();
   member_.checksum = card.checksum();
@@ -44,6 +49,9 @@ void EngineWatch::start() {
   }
   tasks_.spawn(watch());
   tasks_.spawn(watch_deadline());
+  if (context_.options.canary.enabled) {
+    tasks_.spawn(keep_trying());
+  }
 }
 
 void EngineWatch::take_card(Card card) {
@@ -80,13 +88,47 @@ Task<> EngineWatch::watch() {
 Task<> EngineWatch::attempt() {
   const TimePoint deadline = now() + context_.options.attempt_timeout;
   Result<engine::EngineInfo> info = co_await client_->probe(deadline);
-  if (info) {
-    take_info(std::move(*info));
-  } else {
+  if (!info) {
     note_absent(info.error());
     resolve_wake_.set();
+  } else if (const Result<> able = co_await try_to_generate(*info); !able) {
+    note_absent(able.error());
+    hold_until_ = now() + canary_.retry_delay();
+  } else {
+    take_info(std::move(*info));
   }
   note_attempt();
+}
+
+Task<Result<>> EngineWatch::try_to_generate(const engine::EngineInfo& info) {
+  if (!context_.options.canary.enabled) {
+    co_return Result<>();
+  }
+  std::string model = info.served_model_name;
+  if (!member_.card.display_name.empty()) {
+    model = member_.card.display_name;
+  } else if (!context_.model_name.empty()) {
+    model = context_.model_name;
+  }
+  co_return co_await canary_.run(*client_, model);
+}
+
+/// Canaries for an engine that is there, whenever nothing else tells how it is.
+Task<> EngineWatch::keep_trying() {
+  while (true) {
+    const Duration pause = member_.up ? canary_.pause(now()) : context_.options.canary.wait;
+    co_await net::Sleep(pause);
+    if (!member_.up || canary_.due() > now()) {
+      continue;
+    }
+    const std::uint64_t incarnation = member_.incarnation;
+    const Result<> able = co_await try_to_generate(*member_.info);
+    if (!able && member_.up && member_.incarnation == incarnation) {
+      hold_until_ = now() + canary_.retry_delay();
+      lose(able.error().message);
+      wake_.set();
+    }
+  }
 }
 
 /// A cheap check, or now and then a full probe that notices another engine at the same place.
@@ -118,7 +160,10 @@ Task<> EngineWatch::check() {
     co_return;
   }
   timeouts_ = 0;
-  if (info) {
+  if (info && context_.options.canary.enabled && info->instance_id != member_.info->instance_id) {
+    lose("another process answers");  // which has not generated yet
+    wake_.set();
+  } else if (info) {
     take_info(std::move(*info));
   }
 }

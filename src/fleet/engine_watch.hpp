@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/client.hpp"
+#include "fleet/canary.hpp"
 #include "fleet/member.hpp"
 #include "fleet/resolver.hpp"
 #include "net/event.hpp"
@@ -28,6 +29,7 @@ struct WatchOptions {
   net::Duration health_timeout = std::chrono::seconds(2);     ///< One check of a present engine.
   net::Duration resolve_interval = std::chrono::seconds(30);  ///< Names are looked up again.
   int checks_per_probe = 5;  ///< Every such check is a full probe, which notices changes.
+  CanaryOptions canary;      ///< Whether and how engines are tried by generating.
 };
 
 /// What all watched engines share; outlives them.
@@ -39,6 +41,8 @@ struct WatchContext {
   WatchOptions options;                ///< Intervals.
   ClientFactory make_client;           ///< See there.
   Resolver& resolver;                  ///< Of host names.
+  std::string model_name;              ///< Public name of workers whose card has none; empty =
+                                       ///< what their engine reports.
   std::function<void()> on_change;     ///< What is known of some engine changed. Must not destroy
                                        ///< any watch.
   std::function<void()> on_attempted;  ///< Some engine's first attempt has finished.
@@ -46,7 +50,8 @@ struct WatchContext {
 };
 
 /// One engine, looked up, probed and checked for as long as this lives: probed while it is absent,
-/// checked while it is there. Belongs to the control reactor.
+/// checked while it is there. With canaries on, a probe alone lets it not join: a canary must have
+/// succeeded, and later ones keep it there. Belongs to the control reactor.
 class EngineWatch {
  public:
   EngineWatch(WatchContext& context, Card card);
@@ -69,6 +74,8 @@ class EngineWatch {
   net::Task<> watch();
   net::Task<> attempt();
   net::Task<> check();
+  net::Task<Result<>> try_to_generate(const engine::EngineInfo& info);
+  net::Task<> keep_trying();
   net::Task<> keep_resolved();
   net::Task<> watch_deadline();
   void take_addresses(std::vector<net::Address> addresses);
@@ -82,8 +89,9 @@ class EngineWatch {
   WatchContext& context_;
   Member member_;
   std::unique_ptr<engine::EngineClient> client_;  // once there are addresses
-  net::Event wake_;                               // ends the pause between checks
-  net::Event resolve_wake_;                       // ends the pause between look-ups
+  Canary canary_;
+  net::Event wake_;          // ends the pause between checks
+  net::Event resolve_wake_;  // ends the pause between look-ups
   bool attempted_ = false;
   bool ever_up_ = false;
   int timeouts_ = 0;

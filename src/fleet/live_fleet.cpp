@@ -17,6 +17,7 @@ class LiveFleet::Impl {
       : context_{.options = options,
                  .make_client = std::move(make_client),
                  .resolver = resolver,
+                 .model_name = options.model_name,
                  .on_change = [this] { publish(); },
                  .on_attempted = [this] { log_counts(); }},
         on_snapshot_(std::move(on_snapshot)),

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "fleet/activity.hpp"
 #include "fleet/card.hpp"
 #include "fleet/worker.hpp"
 #include "net/reactor.hpp"
@@ -24,6 +26,7 @@ struct Member {
   bool up = false;                         ///< Answers; may be given requests.
   net::TimePoint down_since;               ///< When it went down, or when it became known.
   std::string exclusion;                   ///< Why it is left out though it answers; empty if not.
+  std::shared_ptr<Activity> activity = std::make_shared<Activity>();  ///< See Worker.
 };
 
 }  // namespace fairlead::fleet

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/client.hpp"
+#include "fleet/activity.hpp"
 #include "fleet/endpoint.hpp"
 #include "net/socket.hpp"
 
@@ -45,6 +46,8 @@ struct Worker {
   std::uint64_t incarnation = 0;        ///< Another one whenever the worker leaves routing, its
                                         ///< engine process or its card changes.
   bool healthy = false;                 ///< May be given requests.
+  std::shared_ptr<Activity> activity;   ///< What requests do on it; the same through all snapshots
+                                        ///< of its card. Null: nobody wants to know.
 
   /// What a reactor needs to make its own client of this worker. A client is made anew when the
   /// incarnation has changed; only new addresses are given to the one there is.

@@ -43,6 +43,7 @@ Result<Dispatched> dispatch(Service& service, const fleet::Worker& chosen,
     return std::unexpected(std::move(opened.error()));
   }
   out.stream = std::move(*opened);
+  out.activity = fleet::Activity::Request(worker->activity, net::Reactor::current()->now());
   return out;
 }
 

@@ -13,6 +13,7 @@ namespace fairlead::serving {
 struct Dispatched {
   std::shared_ptr<engine::EngineClient> client;  ///< Outlives the stream.
   std::unique_ptr<engine::EngineStream> stream;  ///< See EngineStream.
+  fleet::Activity::Request activity;             ///< Counts it at the worker while it runs.
 };
 
 /// The one gate between a choice and its engine: every request of every routing mode passes here

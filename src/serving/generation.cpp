@@ -71,6 +71,7 @@ class Generation::Choice final : public engine::TokenSink {
 
   void on_prompt(const engine::PromptInfo& info) override {
     last_message_ = net::Reactor::current()->now();
+    activity_.progress(last_message_);
     owner_.encoder_.on_prompt(index_, info);
   }
 
@@ -83,6 +84,7 @@ class Generation::Choice final : public engine::TokenSink {
       on_error({ErrorCode::EngineCancelled, "the engine aborted the request", {}});
       return;
     }
+    activity_.progress(last_message_);
     if (usage_.completion_tokens == 0 && !chunk.ids.empty()) {
       std::vector<engine::TokenId>().swap(request_.prompt);  // never sent again once output began
     }
@@ -135,7 +137,10 @@ class Generation::Choice final : public engine::TokenSink {
     }
   }
   // Aborts what still runs on the engine.
-  void abandon() { stream_.reset(); }
+  void abandon() {
+    stream_.reset();
+    activity_ = {};
+  }
   const Usage& usage() const { return usage_; }
 
  private:
@@ -173,11 +178,13 @@ class Generation::Choice final : public engine::TokenSink {
     stream_.reset();
     client_ = std::move(opened->client);
     stream_ = std::move(opened->stream);
+    activity_ = std::move(opened->activity);
     if (owner_.paused_) {
       stream_->pause();
     }
     co_await event_.wait();
     stream_.reset();  // a local stop leaves the engine's request unfinished: this aborts it
+    activity_ = {};
     co_return std::exchange(error_, std::nullopt);
   }
 
@@ -208,6 +215,7 @@ class Generation::Choice final : public engine::TokenSink {
   std::optional<Error> error_;
   net::Event event_;
   net::TimePoint last_message_;
+  fleet::Activity::Request activity_;
   std::shared_ptr<engine::EngineClient> client_;  // before the stream, which uses it to the end
   std::unique_ptr<engine::EngineStream> stream_;
 };

@@ -22,6 +22,47 @@ struct FakeEngine {
   int probes = 0;
   int checks = 0;
   std::vector<net::Address> addresses;  ///< Last ones given to its client.
+
+  // What becomes of generations; by default they end with one token.
+  std::optional<Error> refuses;            ///< They cannot be opened.
+  std::optional<Error> fails;              ///< They fail.
+  bool silent = false;                     ///< Nothing ever comes of them.
+  bool unfinished = false;                 ///< Tokens come, the end does not.
+  std::vector<engine::TokenId> answer{7};  ///< Their tokens.
+  engine::FinishReason reason = engine::FinishReason::Length;
+  std::vector<engine::GenerateRequest> generations;  ///< What was asked for.
+  int streams = 0;                                   ///< Generations that run.
+};
+
+/// A generation of a pretended engine, which answers in a later turn.
+class FakeStream final : public engine::EngineStream {
+ public:
+  FakeStream(FakeEngine& fake, engine::TokenSink& sink)
+      : fake_(fake), timer_([this, &sink] { answer(sink); }) {
+    ++fake_.streams;
+    if (!fake_.silent) {
+      timer_.arm(std::chrono::milliseconds(1));
+    }
+  }
+  ~FakeStream() override { --fake_.streams; }
+  void pause() override {}
+  void resume() override {}
+
+ private:
+  void answer(engine::TokenSink& sink) {
+    if (fake_.fails) {
+      sink.on_error(*fake_.fails);
+      return;
+    }
+    engine::Finish finish;
+    finish.reason = fake_.reason;
+    finish.output_tokens = static_cast<std::uint32_t>(fake_.answer.size());
+    sink.on_tokens(
+        {.ids = fake_.answer, .logprobs = {}, .finish = fake_.unfinished ? nullptr : &finish});
+  }
+
+  FakeEngine& fake_;
+  net::Timer timer_;
 };
 
 /// A client of a pretended engine.
@@ -48,9 +89,13 @@ class FakeClient final : public engine::EngineClient {
     }
     co_return alive;
   }
-  Result<std::unique_ptr<engine::EngineStream>> open(const engine::GenerateRequest&,
-                                                     engine::TokenSink&) override {
-    return fail(ErrorCode::Internal, "not used");
+  Result<std::unique_ptr<engine::EngineStream>> open(const engine::GenerateRequest& request,
+                                                     engine::TokenSink& sink) override {
+    fake_.generations.push_back(request);
+    if (fake_.refuses) {
+      return std::unexpected(*fake_.refuses);
+    }
+    return std::make_unique<FakeStream>(fake_, sink);
   }
   void set_addresses(std::vector<net::Address> addresses) override {
     fake_.addresses = std::move(addresses);
