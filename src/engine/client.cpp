@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <utility>
 
 #include "engine/vllm_grpc/client.hpp"
+#include "engine/vllm_http/client.hpp"
 
 namespace fairlead::engine {
 namespace {
@@ -31,7 +31,7 @@ std::optional<Backend> find_backend(std::string_view name) {
 std::unique_ptr<EngineClient> make_client(net::Dialer& dialer, ClientOptions options) {
   switch (options.backend) {
     case Backend::Vllm: break;
-    case Backend::VllmHttp: std::abort();  // no option can name it yet
+    case Backend::VllmHttp: return vllm_http::make_client(dialer, std::move(options));
   }
   return vllm_grpc::make_client(dialer, std::move(options));
 }

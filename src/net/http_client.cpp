@@ -82,16 +82,38 @@ class Client::Impl {
         sweep_([this] { drop_expired(); }) {}
 
   Task<Result<ClientResponse>> send(ClientRequest request, TimePoint deadline,
-                                    ResponseReader::OnBody on_body);
+                                    ResponseReader::OnBody on_body, BodyGate* gate);
+  void set_addresses(std::vector<Address> addresses) {
+    addresses_ = std::move(addresses);
+    parked_.clear();
+  }
 
  private:
+  // Lets a gate wake the connection that is read through it.
+  struct GateLink {
+    GateLink(BodyGate* g, Event& ready) : gate(g) {
+      if (gate) {
+        gate->reader_ = &ready;
+      }
+    }
+    ~GateLink() {
+      if (gate) {
+        gate->reader_ = nullptr;
+      }
+    }
+    GateLink(const GateLink&) = delete;
+    GateLink& operator=(const GateLink&) = delete;
+    BodyGate* gate;
+  };
+
   Task<Result<std::unique_ptr<Connection>>> dial(TimePoint deadline);
   Task<Result<>> exchange(Connection& connection, const ClientRequest& request,
-                          ResponseReader& reader, bool& sent, TimePoint deadline);
-  // What stopped a pass over a connection.
+                          ResponseReader& reader, bool& sent, TimePoint deadline, BodyGate* gate);
+  // What stopped a pass over a connection; a paused gate counts as blocked.
   enum class Pass : std::uint8_t { Blocked, OutOfBudget, Done };
-  Result<Pass> read(Connection& connection, ResponseReader& reader);
-  Result<Pass> read_into(Connection& connection, ResponseReader& reader, std::span<char> buffer);
+  Result<Pass> read(Connection& connection, ResponseReader& reader, const BodyGate* gate);
+  Result<Pass> read_into(Connection& connection, ResponseReader& reader, std::span<char> buffer,
+                         const BodyGate* gate);
   std::unique_ptr<Connection> take_parked();
   void park(std::unique_ptr<Connection> connection);
   void drop(Connection& connection);
@@ -111,11 +133,13 @@ class Client::Impl {
 
 Task<Result<std::unique_ptr<Connection>>> Client::Impl::dial(TimePoint deadline) {
   Error last{ErrorCode::EngineUnreachable, fmt::format("{} has no address", host_), {}};
-  for (std::size_t i = 0; i < addresses_.size(); ++i) {
+  deadline = std::min(deadline, Reactor::current()->now() + limits_.connect_timeout);
+  const std::vector<Address> addresses = addresses_;  // may be replaced meanwhile
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
     // Each address gets its share of the time that is left, so that a dead one costs no more.
     const TimePoint now = Reactor::current()->now();
-    const auto left = static_cast<Duration::rep>(addresses_.size() - i);
-    auto stream = co_await dialer_.connect(addresses_[i], now + (deadline - now) / left);
+    const auto left = static_cast<Duration::rep>(addresses.size() - i);
+    auto stream = co_await dialer_.connect(addresses[i], now + (deadline - now) / left);
     if (stream) {
       co_return std::make_unique<Connection>(std::move(*stream));
     }
@@ -125,7 +149,7 @@ Task<Result<std::unique_ptr<Connection>>> Client::Impl::dial(TimePoint deadline)
 }
 
 Task<Result<ClientResponse>> Client::Impl::send(ClientRequest request, TimePoint deadline,
-                                                ResponseReader::OnBody on_body) {
+                                                ResponseReader::OnBody on_body, BodyGate* gate) {
   if (!is_safe(request)) {
     co_return fail(ErrorCode::Internal, "a request line or header name holds a control character");
   }
@@ -141,7 +165,7 @@ Task<Result<ClientResponse>> Client::Impl::send(ClientRequest request, TimePoint
     }
     ResponseReader reader(limits_, request.method == "HEAD", on_body ? &on_body : nullptr);
     bool sent = false;
-    auto result = co_await exchange(*connection, request, reader, sent, deadline);
+    auto result = co_await exchange(*connection, request, reader, sent, deadline, gate);
     if (result) {
       if (sent && reader.reusable()) {
         park(std::move(connection));
@@ -158,7 +182,9 @@ Task<Result<ClientResponse>> Client::Impl::send(ClientRequest request, TimePoint
 }
 
 Task<Result<>> Client::Impl::exchange(Connection& connection, const ClientRequest& request,
-                                      ResponseReader& reader, bool& sent, TimePoint deadline) {
+                                      ResponseReader& reader, bool& sent, TimePoint deadline,
+                                      BodyGate* gate) {
+  const GateLink link(gate, connection.ready);
   const std::string head = request_head(request, host_);
   const std::size_t total = head.size() + request.body.size();
   std::size_t offset = 0;
@@ -186,7 +212,7 @@ Task<Result<>> Client::Impl::exchange(Connection& connection, const ClientReques
       }
     }
     sent = offset == total;
-    const auto pass = read(connection, reader);
+    const auto pass = read(connection, reader, gate);
     if (!pass) {
       co_return std::unexpected(pass.error());
     }
@@ -210,18 +236,23 @@ Task<Result<>> Client::Impl::exchange(Connection& connection, const ClientReques
   }
 }
 
-Result<Client::Impl::Pass> Client::Impl::read(Connection& connection, ResponseReader& reader) {
+Result<Client::Impl::Pass> Client::Impl::read(Connection& connection, ResponseReader& reader,
+                                              const BodyGate* gate) {
   // A body callback may start another request on this stack; that one finds no buffer here.
   auto buffer = buffer_ ? std::move(buffer_) : std::make_unique<char[]>(kReadBuffer);
-  auto pass = read_into(connection, reader, {buffer.get(), kReadBuffer});
+  auto pass = read_into(connection, reader, {buffer.get(), kReadBuffer}, gate);
   buffer_ = std::move(buffer);
   return pass;
 }
 
 Result<Client::Impl::Pass> Client::Impl::read_into(Connection& connection, ResponseReader& reader,
-                                                   std::span<char> buffer) {
+                                                   std::span<char> buffer,
+                                                   const BodyGate* gate) {
   std::size_t budget = kReadBudget;
   while (budget > 0) {
+    if (gate && gate->paused()) {
+      return Pass::Blocked;  // `resume` brings the next pass
+    }
     const IoResult result = connection.stream->read(buffer);
     switch (result.status) {
       case IoResult::Status::Ok:
@@ -299,13 +330,18 @@ Client::Client(Dialer& dialer, std::string host, std::vector<Address> addresses,
 
 Client::~Client() = default;
 
+void Client::set_addresses(std::vector<Address> addresses) {
+  impl_->set_addresses(std::move(addresses));
+}
+
 Task<Result<ClientResponse>> Client::send(ClientRequest request, TimePoint deadline) {
-  return impl_->send(std::move(request), deadline, {});
+  return impl_->send(std::move(request), deadline, {}, nullptr);
 }
 
 Task<Result<ClientResponse>> Client::stream(ClientRequest request, TimePoint deadline,
-                                            std::function<void(std::string_view)> on_body) {
-  return impl_->send(std::move(request), deadline, std::move(on_body));
+                                            std::function<void(std::string_view)> on_body,
+                                            BodyGate* gate) {
+  return impl_->send(std::move(request), deadline, std::move(on_body), gate);
 }
 
 }  // namespace fairlead::net::http

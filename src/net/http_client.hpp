@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "net/event.hpp"
 #include "net/http.hpp"
 #include "net/reactor.hpp"
 #include "net/socket.hpp"
@@ -35,6 +36,35 @@ struct ClientLimits {
   std::size_t idle_connections = 32;          ///< Kept open per client.
   /// A connection idle for longer is closed.
   Duration idle_timeout = std::chrono::seconds(30);
+  Duration connect_timeout = std::chrono::seconds(5);  ///< All addresses together.
+};
+
+/// Stops and restarts the reading of one streamed response, in the client's reactor. Must outlive
+/// that request's task.
+class BodyGate {
+ public:
+  BodyGate() = default;
+  BodyGate(const BodyGate&) = delete;
+  BodyGate& operator=(const BodyGate&) = delete;
+
+  /// Nothing more is read from the connection: the sender will stop when the buffers between are
+  /// full. What was read already, at most 64 KiB, still arrives.
+  void pause() { paused_ = true; }
+  /// Goes on reading.
+  void resume() {
+    paused_ = false;
+    if (reader_) {
+      reader_->set();
+    }
+  }
+  /// True between `pause` and `resume`.
+  bool paused() const { return paused_; }
+
+ private:
+  friend class Client;
+
+  bool paused_ = false;
+  Event* reader_ = nullptr;  // of the connection while the request runs
 };
 
 /// HTTP/1.1 client of one server in one reactor, with a pool of idle connections. A request on a
@@ -48,13 +78,17 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
+  /// Replaces the addresses of later connections; idle ones to the former addresses are closed.
+  void set_addresses(std::vector<Address> addresses);
   /// Sends a request and collects the answer. Failures are transport errors only; any status is a
   /// response. Destroying the task closes the connection.
   Task<Result<ClientResponse>> send(ClientRequest request, TimePoint deadline);
   /// Sends a request and hands the body on as it arrives; `on_body` is called in the reactor. A
-  /// response with status >= 400 is collected into `body` instead.
+  /// response with status >= 400 is collected into `body` instead. A paused `gate` holds the whole
+  /// answer back.
   Task<Result<ClientResponse>> stream(ClientRequest request, TimePoint deadline,
-                                      std::function<void(std::string_view)> on_body);
+                                      std::function<void(std::string_view)> on_body,
+                                      BodyGate* gate = nullptr);
 
  private:
   class Impl;

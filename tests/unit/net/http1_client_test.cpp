@@ -534,5 +534,136 @@ TEST(Http1Client, ACancelledRequestReachesTheServerOverSockets) {
   EXPECT_EQ(server->counters().clients_gone, 10u);
 }
 
+// A streamed request through a gate.
+class GatedBench : public Bench {
+ public:
+  using Bench::Bench;
+  ~GatedBench() {
+    in_turn(reactor, [&] { tasks.cancel(); });
+  }
+  void start_gated(Answer& answer) {
+    in_turn(reactor, [&] { tasks.spawn(run_gated(answer)); });
+    ASSERT_TRUE(until([&] { return !dialer.peers.empty(); }));
+    ASSERT_TRUE(until([&] { return peer().text.ends_with("\r\n\r\n"); }));
+  }
+
+  BodyGate gate;
+  std::string streamed;
+  std::function<void()> on_piece;
+
+ private:
+  Task<> run_gated(Answer& answer) {
+    answer = co_await client->stream(
+        {"GET", "/", {}, ""}, TimePoint::max(),
+        [this](std::string_view bytes) {
+          streamed.append(bytes);
+          if (on_piece) {
+            on_piece();
+          }
+        },
+        &gate);
+  }
+};
+
+TEST(Http1ClientGate, APausedBodyIsNotRead) {
+  GatedBench bench;
+  Bench::Answer answer;
+  bench.start_gated(answer);
+  bench.answer_with("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+  ASSERT_TRUE(bench.until([&] { return bench.streamed == "abc"; }));
+  in_turn(bench.reactor, [&] { bench.gate.pause(); });
+  EXPECT_TRUE(bench.gate.paused());
+  const std::string chunk = "4000\r\n" + std::string(0x4000, 'x') + "\r\n";
+  for (int i = 0; i < 20; ++i) {
+    bench.answer_with(chunk);
+    bench.settle();
+  }
+  // The pipe takes 64 KiB; the rest stays with the server.
+  EXPECT_GT(bench.peer().unsent(), 0x4000U * 15);
+  EXPECT_EQ(bench.streamed, "abc");
+  in_turn(bench.reactor, [&] { bench.gate.resume(); });
+  bench.answer_with("0\r\n\r\n");
+  ASSERT_TRUE(bench.until([&] { return answer.has_value(); }));
+  EXPECT_TRUE(*answer);
+  EXPECT_EQ(bench.streamed.size(), 3 + 20 * 0x4000U);
+}
+
+TEST(Http1ClientGate, APauseInsideTheBodyTakesEffectAtTheNextRead) {
+  GatedBench bench;
+  bench.dialer.max_read = 1;
+  bench.on_piece = [&] { bench.gate.pause(); };
+  Bench::Answer answer;
+  bench.start_gated(answer);
+  bench.answer_with("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc");
+  for (const std::string_view expected : {"a", "ab", "abc"}) {
+    ASSERT_TRUE(bench.until([&] { return bench.streamed == expected; }));
+    bench.settle();
+    EXPECT_EQ(bench.streamed, expected);
+    in_turn(bench.reactor, [&] { bench.gate.resume(); });
+  }
+  EXPECT_TRUE(bench.until([&] { return answer.has_value(); }));
+}
+
+TEST(Http1ClientGate, APausedRequestCanBeAbandoned) {
+  GatedBench bench;
+  Bench::Answer answer;
+  bench.gate.pause();
+  bench.start_gated(answer);
+  bench.answer_with("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc");
+  bench.settle();
+  EXPECT_EQ(bench.streamed, "");
+  in_turn(bench.reactor, [&] { bench.tasks.cancel(); });
+  EXPECT_TRUE(bench.until([&] { return bench.peer().ended; }));
+  in_turn(bench.reactor, [&] { bench.gate.resume(); });
+  EXPECT_FALSE(answer);
+}
+
+TEST(Http1Client, NewAddressesLeaveIdleConnectionsBehind) {
+  Bench bench;
+  Bench::Answer answer;
+  for (int i = 0; i < 2; ++i) {
+    bench.start(answer, {});
+    ASSERT_TRUE(bench.until([&] { return !bench.dialer.peers.empty(); }));
+    ASSERT_TRUE(
+        bench.until([&] { return count_of(bench.peer().text, "\r\n\r\n") == std::size_t(i) + 1; }));
+    bench.answer_with("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    ASSERT_TRUE(bench.until([&] { return answer.has_value(); }));
+  }
+  EXPECT_EQ(bench.dialer.dials, 1);
+  in_turn(bench.reactor, [&] { bench.client->set_addresses({address(81)}); });
+  EXPECT_TRUE(bench.until([&] { return bench.peer().ended; }));
+  bench.start(answer, {});
+  EXPECT_TRUE(bench.until([&] { return bench.dialer.dials == 2; }));
+}
+
+// Takes as long as it is given.
+class StuckDialer final : public Dialer {
+ public:
+  Task<Result<std::unique_ptr<Stream>>> connect(Address, TimePoint deadline) override {
+    given = deadline - Reactor::current()->now();
+    co_return fail(ErrorCode::EngineConnectTimeout, "stuck");
+  }
+  Duration given{};
+};
+
+Task<> send_without_deadline(Client& client, std::optional<Result<ClientResponse>>& out) {
+  out = co_await client.send({}, TimePoint::max());
+}
+
+TEST(Http1Client, ConnectingIsBoundedWithoutADeadline) {
+  Reactor reactor;
+  StuckDialer dialer;
+  ClientLimits limits;
+  limits.connect_timeout = seconds(2);
+  std::optional<Client> client;
+  in_turn(reactor, [&] { client.emplace(dialer, "h", std::vector{address(80)}, limits); });
+  std::optional<Result<ClientResponse>> answer;
+  testing::run_task(reactor, send_without_deadline(*client, answer));
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->error().code, ErrorCode::EngineConnectTimeout);
+  EXPECT_EQ(dialer.given, seconds(2));
+  in_turn(reactor, [&] { client.reset(); });
+}
+
 }  // namespace
 }  // namespace fairlead::net::http

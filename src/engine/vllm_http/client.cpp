@@ -1,0 +1,204 @@
+#include "engine/vllm_http/client.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+
+#include "engine/vllm_http/core.hpp"
+#include "engine/vllm_http/discovery.hpp"
+#include "engine/vllm_http/field_probe.hpp"
+#include "engine/vllm_http/generate_call.hpp"
+#include "engine/vllm_http/request.hpp"
+#include "engine/vllm_http/status.hpp"
+
+namespace fairlead::engine::vllm_http {
+namespace {
+
+using net::Task;
+using net::TimePoint;
+using net::http::ClientResponse;
+
+/// Owns a running call for its user.
+class Stream final : public EngineStream {
+ public:
+  Stream(Core& core, std::unique_ptr<GenerateCall> call) : core_(core), call_(std::move(call)) {}
+  ~Stream() override {
+    if (call_->awaits_end() && net::Reactor::current()) {
+      core_.linger(std::move(call_));
+    }
+  }
+  void pause() override { call_->pause(); }
+  void resume() override { call_->resume(); }
+
+ private:
+  Core& core_;
+  std::unique_ptr<GenerateCall> call_;
+};
+
+class Client final : public EngineClient {
+ public:
+  Client(net::Dialer& dialer, ClientOptions options) : core_(dialer, std::move(options)) {}
+
+  Task<Result<EngineInfo>> probe(TimePoint deadline) override;
+  Task<Result<>> check_health(TimePoint deadline) override;
+  Result<std::unique_ptr<EngineStream>> open(const GenerateRequest& request,
+                                             TokenSink& sink) override;
+  void set_addresses(std::vector<net::Address> addresses) override {
+    core_.http.set_addresses(std::move(addresses));
+  }
+
+ private:
+  Task<Result<ClientResponse>> get(std::string path, TimePoint deadline);
+  Task<Result<std::string>> get_optional(std::string path, TimePoint deadline);
+  Task<Result<DiscoveryAnswers>> discover(TimePoint deadline);
+  Task<Result<Refusal>> refused(std::string body, TimePoint deadline);
+  Task<Result<>> find_fields(Dialect& dialect, TimePoint deadline);
+
+  Core core_;
+};
+
+Task<Result<ClientResponse>> Client::get(std::string path, TimePoint deadline) {
+  net::http::ClientRequest request;
+  request.target = std::move(path);
+  co_return co_await core_.http.send(std::move(request), deadline);
+}
+
+/// The body of a route that a server may lack; empty then.
+Task<Result<std::string>> Client::get_optional(std::string path, TimePoint deadline) {
+  Result<ClientResponse> answer = co_await get(path, deadline);
+  if (!answer) {
+    co_return std::unexpected(std::move(answer.error()));
+  }
+  if (answer->status == 404 || answer->status == 405) {
+    co_return std::string();
+  }
+  if (answer->status != 200) {
+    co_return std::unexpected(status_error(path, answer->status, answer->body));
+  }
+  co_return std::move(answer->body);
+}
+
+Task<Result<DiscoveryAnswers>> Client::discover(TimePoint deadline) {
+  DiscoveryAnswers out;
+  const std::pair<const char*, std::string DiscoveryAnswers::*> routes[] = {
+      {"/version", &DiscoveryAnswers::version},
+      {"/v1/models", &DiscoveryAnswers::models},
+      {"/kv_event_sources", &DiscoveryAnswers::kv_event_sources},
+      {"/metrics", &DiscoveryAnswers::metrics},
+  };
+  for (const auto& [path, member] : routes) {
+    Result<std::string> body = co_await get_optional(path, deadline);
+    if (!body) {
+      co_return std::unexpected(std::move(body.error()));
+    }
+    out.*member = std::move(*body);
+  }
+  co_return out;
+}
+
+/// The refusal of a request that cannot be served. An error when the route does not exist or the
+/// server does not refuse.
+Task<Result<Refusal>> Client::refused(std::string body, TimePoint deadline) {
+  net::http::ClientRequest request;
+  request.method = "POST";
+  request.target = kGeneratePath;
+  request.headers = {{"content-type", "application/json"}};
+  request.body = std::move(body);
+  Result<ClientResponse> answer = co_await core_.http.send(std::move(request), deadline);
+  if (!answer) {
+    co_return std::unexpected(std::move(answer.error()));
+  }
+  const int status = answer->status;
+  if (status == 403) {
+    co_return fail(ErrorCode::EngineUnreachable,
+                   fmt::format("the server keeps {} closed: start it with --enable-scale-out ({})",
+                               kGeneratePath, error_message(answer->body)));
+  }
+  if (status == 404 || status == 405) {
+    co_return fail(
+        ErrorCode::EngineProtocol,
+        fmt::format("the server has no {}: it is no vLLM server, or too old", kGeneratePath));
+  }
+  if (status != 400 && status != 422) {
+    co_return std::unexpected(
+        status < 400 ? Error{ErrorCode::EngineProtocol,
+                             fmt::format("{} accepts a request without a prompt", kGeneratePath),
+                             {}}
+                     : status_error(kGeneratePath, status, answer->body));
+  }
+  co_return Refusal{status, error_message(answer->body)};
+}
+
+Task<Result<>> Client::find_fields(Dialect& dialect, TimePoint deadline) {
+  const Result<Refusal> without = co_await refused(empty_request(), deadline);
+  if (!without) {
+    co_return std::unexpected(without.error());
+  }
+  const Result<Refusal> again = co_await refused(empty_request(), deadline);
+  if (!again || *again != *without) {
+    assume_fields(dialect);
+    co_return Result<>();
+  }
+  for (const ProbedField& field : probed_fields()) {
+    const Result<Refusal> wrong =
+        co_await refused(empty_request(field.name, field.wrong), deadline);
+    const Result<Refusal> right =
+        co_await refused(empty_request(field.name, field.right), deadline);
+    if (!wrong || !right) {
+      co_return std::unexpected(wrong ? right.error() : wrong.error());
+    }
+    if (field_is_taken(*without, *wrong, *right)) {
+      set_field(dialect, field.name);
+    }
+  }
+  co_return Result<>();
+}
+
+Task<Result<EngineInfo>> Client::probe(TimePoint deadline) {
+  if (Result<> healthy = co_await check_health(deadline); !healthy) {
+    co_return std::unexpected(std::move(healthy.error()));
+  }
+  const Result<DiscoveryAnswers> answers = co_await discover(deadline);
+  if (!answers) {
+    co_return std::unexpected(answers.error());
+  }
+  Dialect dialect = dialect_of_answers(*answers);
+  if (Result<> found = co_await find_fields(dialect, deadline); !found) {
+    co_return std::unexpected(std::move(found.error()));
+  }
+  Result<EngineInfo> info = read_discovery(*answers, dialect);
+  if (info) {
+    core_.dialect = dialect;
+  }
+  co_return info;
+}
+
+Task<Result<>> Client::check_health(TimePoint deadline) {
+  const Result<ClientResponse> answer = co_await get("/health", deadline);
+  if (!answer) {
+    co_return std::unexpected(answer.error());
+  }
+  if (answer->status != 200) {
+    co_return fail(ErrorCode::EngineUnreachable,
+                   fmt::format("/health: the engine is not serving (status {})", answer->status));
+  }
+  co_return Result<>();
+}
+
+Result<std::unique_ptr<EngineStream>> Client::open(const GenerateRequest& request,
+                                                   TokenSink& sink) {
+  auto call = std::make_unique<GenerateCall>(core_, request, sink);
+  if (Result<> started = call->start(request); !started) {
+    return std::unexpected(std::move(started.error()));
+  }
+  return std::make_unique<Stream>(core_, std::move(call));
+}
+
+}  // namespace
+
+std::unique_ptr<EngineClient> make_client(net::Dialer& dialer, ClientOptions options) {
+  return std::make_unique<Client>(dialer, std::move(options));
+}
+
+}  // namespace fairlead::engine::vllm_http

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "engine/client.hpp"
+
+namespace fairlead::engine::vllm_http {
+
+/// Reads `{content: [...]}` of one message, which must have an entry for each of `ids`, and fills
+/// `out` from the entry of `ids[from]` on. Entries are `{token_id, logprob, rank, top_logprobs}`,
+/// or
+/// `{token: "token_id:<id>", logprob, top_logprobs}` before 0.32.0. Candidates are what `output`
+/// asks for: the requested ids in their order (without ranks, which vLLM numbers by position then),
+/// or the most likely ones, most likely first. An entry that is null, not finite or of another
+/// token is a placeholder; a list that is absent or of another length is EngineProtocol.
+Result<> read_token_logprobs(const json::Value* logprobs, std::span<const TokenId> ids,
+                             std::size_t from, const OutputOptions& output,
+                             std::vector<TokenLogprob>& out);
+
+/// Reads `prompt_logprobs`, one map from id to `{logprob, rank}` per prompt token; the first token
+/// has none. Otherwise as above.
+Result<> read_prompt_logprobs(const json::Value* logprobs, std::span<const TokenId> prompt,
+                              std::uint32_t count, std::vector<TokenLogprob>& out);
+
+}  // namespace fairlead::engine::vllm_http

@@ -1,0 +1,543 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "base/json.hpp"
+#include "engine/client.hpp"
+#include "engine/fake_http_server.hpp"
+#include "engine/testing.hpp"
+
+namespace fairlead::engine {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FakeHttpServer;
+using ::testing::HasSubstr;
+using testing::plain_request;
+using testing::RecordingSink;
+using ::testing::SizeIs;
+
+constexpr const char* kGenerate = "/inference/v1/generate";
+constexpr const char* kDialect = "rust/vllm_xargs+deltas";
+
+std::string token(int id) {
+  return fmt::format(R"({{"request_id":"r","choices":[{{"index":0,"token_ids":[{}]}}]}})", id);
+}
+
+const std::string kFinish =
+    R"({"request_id":"r","choices":[{"index":0,"finish_reason":"stop","token_ids":[6]}]})";
+
+FakeHttpServer::Script stream_of(std::vector<std::string> events) {
+  return {.status = 200, .body = {}, .events = std::move(events), .ask = {}};
+}
+
+FakeHttpServer::Script whole_stream() { return stream_of({token(5), kFinish, "[DONE]"}); }
+
+class VllmHttpClient : public ::testing::Test {
+ protected:
+  ~VllmHttpClient() override {
+    in_turn([this] {
+      stream.reset();
+      client.reset();
+    });
+  }
+
+  void in_turn(const std::function<void()>& job) {
+    bool done = false;
+    reactor.post([&] {
+      job();
+      done = true;
+    });
+    ASSERT_TRUE(wait([&] { return done; }));
+  }
+  bool wait(const std::function<bool()>& done) { return net::testing::run_until(reactor, done); }
+
+  void connect(std::string dialect = kDialect) {
+    in_turn([&] {
+      ClientOptions options;
+      options.backend = Backend::VllmHttp;
+      options.authority = server.address().to_string();
+      options.addresses = {server.address()};
+      options.dialect = std::move(dialect);
+      options.model = "m";
+      client = make_client(dialer, std::move(options));
+    });
+  }
+  Result<EngineInfo> probe() {
+    std::optional<Result<EngineInfo>> info;
+    net::testing::run_task(reactor, probe_into(info));
+    return info ? std::move(*info) : fail(ErrorCode::Internal, "the probe did not end");
+  }
+  Result<> check_health() {
+    std::optional<Result<>> healthy;
+    net::testing::run_task(reactor, check_into(healthy));
+    return healthy ? std::move(*healthy) : fail(ErrorCode::Internal, "the check did not end");
+  }
+  void open(const GenerateRequest& request = plain_request()) {
+    in_turn([&] {
+      auto opened = client->open(request, sink);
+      ASSERT_TRUE(opened) << opened.error().message;
+      stream = std::move(*opened);
+    });
+  }
+  void close() {
+    in_turn([this] { stream.reset(); });
+  }
+  /// The failure of one request.
+  Error failure(const GenerateRequest& request = plain_request()) {
+    sink = RecordingSink();
+    open(request);
+    EXPECT_TRUE(wait([&] { return sink.ended(); }));
+    close();
+    return sink.error.value_or(Error{});
+  }
+  void settle() {
+    for (int i = 0; i < 8; ++i) {
+      reactor.run_turn(std::chrono::milliseconds(1));
+    }
+  }
+
+  net::Reactor reactor;
+  FakeHttpServer server{reactor};
+  net::TcpDialer dialer;
+  std::unique_ptr<EngineClient> client;
+  RecordingSink sink;
+  std::unique_ptr<EngineStream> stream;
+
+ private:
+  net::TimePoint soon() const { return reactor.now() + std::chrono::seconds(8); }
+  net::Task<> probe_into(std::optional<Result<EngineInfo>>& out) {
+    out = co_await client->probe(soon());
+  }
+  net::Task<> check_into(std::optional<Result<>>& out) {
+    out = co_await client->check_health(soon());
+  }
+};
+
+TEST_F(VllmHttpClient, StreamsOneGeneration) {
+  server.on(kGenerate, whole_stream());
+  connect();
+  GenerateRequest request = plain_request();
+  request.data_parallel_rank = 1;
+  open(request);
+  ASSERT_TRUE(wait([&] { return sink.ended(); }));
+  ASSERT_FALSE(sink.error) << sink.error->message;
+  EXPECT_THAT(sink.ids, ElementsAre(5, 6));
+  EXPECT_EQ(sink.finish->reason, FinishReason::Stop);
+  ASSERT_THAT(server.received, SizeIs(1));
+  EXPECT_EQ(server.received[0].headers.find("x-data-parallel-rank"), "1");
+  const auto body = json::parse(server.received[0].body);
+  ASSERT_TRUE(body);
+  EXPECT_EQ(json::dump(*body->find("token_ids")), "[1,2,3]");
+  EXPECT_EQ(json::dump(*body->find("model")), "\"m\"");
+}
+
+TEST_F(VllmHttpClient, NoEventComesInsideOpen) {
+  server.stop();
+  connect();
+  in_turn([&] {
+    auto opened = client->open(plain_request(), sink);
+    ASSERT_TRUE(opened);
+    EXPECT_FALSE(sink.ended());
+    stream = std::move(*opened);
+  });
+  ASSERT_TRUE(wait([&] { return sink.ended(); }));
+  EXPECT_EQ(sink.error->code, ErrorCode::EngineUnreachable);
+}
+
+TEST_F(VllmHttpClient, WhatTheServerCannotBeToldIsRefusedBeforeAnythingIsSent) {
+  connect("rust/");
+  in_turn([&] {
+    GenerateRequest request = plain_request();
+    request.extra_args = *json::parse(R"({"a":1})");
+    request.extra_args_required = true;
+    const auto opened = client->open(request, sink);
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error().code, ErrorCode::UnsupportedField);
+  });
+  settle();
+  EXPECT_TRUE(server.received.empty());
+  EXPECT_EQ(server.connections(), 0U);
+}
+
+TEST_F(VllmHttpClient, WholeAnswersAreReadWhereStreamsDoNotCarryThem) {
+  server.on(kGenerate, R"({"choices":[{"index":0,"finish_reason":"length","token_ids":[7]}],)"
+                       R"("kv_transfer_params":{"remote_engine_id":"e"}})");
+  connect();
+  GenerateRequest request = plain_request();
+  request.kv_transfer_params = *json::parse(R"({"do_remote_decode":true})");
+  open(request);
+  ASSERT_TRUE(wait([&] { return sink.ended(); }));
+  ASSERT_TRUE(sink.finish);
+  EXPECT_EQ(json::dump(sink.finish->kv_transfer_params), R"({"remote_engine_id":"e"})");
+  EXPECT_FALSE(json::parse(server.received[0].body)->find("stream"));
+}
+
+TEST_F(VllmHttpClient, LeavingAnOpenStreamClosesItsConnection) {
+  FakeHttpServer::Script script = stream_of({token(5)});
+  script.stay_open = true;
+  server.on(kGenerate, script);
+  connect();
+  open();
+  ASSERT_TRUE(wait([&] { return sink.ids.size() == 1; }));
+  close();
+  ASSERT_TRUE(wait([&] { return server.left == 1 && server.running == 0; }));
+  EXPECT_FALSE(sink.ended());
+}
+
+TEST_F(VllmHttpClient, LeavingBeforeTheFirstByteClosesItToo) {
+  FakeHttpServer::Script script;
+  script.stay_open = true;
+  server.on(kGenerate, script);
+  connect();
+  open();
+  ASSERT_TRUE(wait([&] { return server.running == 1; }));
+  close();
+  ASSERT_TRUE(wait([&] { return server.left == 1; }));
+}
+
+TEST_F(VllmHttpClient, WhatIsLeftInItsTurnIsNeverSent) {
+  server.on(kGenerate, whole_stream());
+  connect();
+  in_turn([&] {
+    stream = *client->open(plain_request(), sink);
+    stream.reset();
+  });
+  settle();
+  EXPECT_TRUE(server.received.empty());
+}
+
+TEST_F(VllmHttpClient, FinishedStreamsGiveTheirConnectionBack) {
+  FakeHttpServer::Script script = whole_stream();
+  script.wait_for_release = true;  // the response ends after the stream was left
+  server.on(kGenerate, script);
+  connect();
+  open();
+  ASSERT_TRUE(wait([&] { return sink.finish.has_value(); }));
+  close();
+  in_turn([&] { server.release(); });
+  ASSERT_TRUE(wait([&] { return server.running == 0; }));
+  settle();
+  for (int i = 0; i < 3; ++i) {
+    sink = RecordingSink();
+    open();
+    ASSERT_TRUE(wait([&] { return sink.finish.has_value(); }));
+    close();
+    settle();
+  }
+  EXPECT_EQ(server.connections(), 1U);
+  EXPECT_EQ(server.left, 0);
+}
+
+TEST_F(VllmHttpClient, AResponseThatNeverEndsIsClosedInTheEnd) {
+  FakeHttpServer::Script script = whole_stream();
+  script.stay_open = true;
+  server.on(kGenerate, script);
+  connect();
+  open();
+  ASSERT_TRUE(wait([&] { return sink.finish.has_value(); }));
+  close();
+  EXPECT_TRUE(wait([&] { return server.left == 1; }));
+}
+
+TEST_F(VllmHttpClient, RefusalsAreMappedByTheirStatus) {
+  connect();
+  const std::pair<int, ErrorCode> cases[] = {
+      {400, ErrorCode::EngineRejected},    {404, ErrorCode::EngineRejected},
+      {429, ErrorCode::EngineExhausted},   {500, ErrorCode::EngineUnknown},
+      {503, ErrorCode::EngineUnreachable},
+  };
+  for (const auto& [status, code] : cases) {
+    server.on(kGenerate, status, R"({"error":{"message":"what the engine says"}})");
+    const Error error = failure();
+    EXPECT_EQ(error.code, code) << status;
+    EXPECT_THAT(error.message, HasSubstr("what the engine says"));
+  }
+}
+
+TEST_F(VllmHttpClient, ErrorsInTheStreamFollowTheTokens) {
+  FakeHttpServer::Script script = stream_of(
+      {token(5), R"({"error": {"message": "m", "type": "InternalServerError", "code": 500}})"});
+  script.stay_open = true;
+  server.on(kGenerate, script);
+  connect();
+  EXPECT_EQ(failure().code, ErrorCode::EngineUnknown);
+  EXPECT_THAT(sink.ids, ElementsAre(5));
+  EXPECT_TRUE(wait([&] { return server.left == 1; }));
+}
+
+TEST_F(VllmHttpClient, AStreamThatMakesNoSenseIsClosed) {
+  FakeHttpServer::Script script = stream_of({token(5), "rubbish", token(6)});
+  script.stay_open = true;
+  server.on(kGenerate, script);
+  connect();
+  open();
+  ASSERT_TRUE(wait([&] { return sink.ended(); }));
+  EXPECT_EQ(sink.error->code, ErrorCode::EngineProtocol);
+  EXPECT_THAT(sink.ids, ElementsAre(5));
+  // Before its user leaves it.
+  EXPECT_TRUE(wait([&] { return server.left == 1; }));
+}
+
+TEST_F(VllmHttpClient, AStreamCutShortIsADisconnect) {
+  connect();
+  server.on(kGenerate, stream_of({token(5)}));
+  EXPECT_EQ(failure().code, ErrorCode::EngineDisconnected);
+  server.on(kGenerate, stream_of({token(5), "[DONE]"}));
+  EXPECT_EQ(failure().code, ErrorCode::EngineDisconnected);
+  FakeHttpServer::Script script = stream_of({token(5)});
+  script.stay_open = true;
+  server.on(kGenerate, script);
+  sink = RecordingSink();
+  open();
+  ASSERT_TRUE(wait([&] { return sink.ids.size() == 1; }));
+  server.stop();
+  ASSERT_TRUE(wait([&] { return sink.ended(); }));
+  EXPECT_EQ(sink.error->code, ErrorCode::EngineDisconnected);
+  server.listen();
+}
+
+TEST_F(VllmHttpClient, ABrokenConnectionBehindTheFinishTakesNothingAway) {
+  FakeHttpServer::Script script = stream_of({token(5), kFinish});
+  script.stay_open = true;
+  server.on(kGenerate, script);
+  connect();
+  open();
+  ASSERT_TRUE(wait([&] { return sink.ids.size() == 1; }));
+  settle();
+  server.stop();
+  ASSERT_TRUE(wait([&] { return sink.ended(); }));
+  ASSERT_TRUE(sink.finish);
+  EXPECT_THAT(sink.ids, ElementsAre(5, 6));
+  server.listen();
+}
+
+TEST_F(VllmHttpClient, AnAnswerOfAnotherKindIsAProtocolError) {
+  server.on(kGenerate, R"({"choices":[]})");
+  connect();
+  const Error error = failure();
+  EXPECT_EQ(error.code, ErrorCode::EngineProtocol);
+  EXPECT_THAT(error.message, HasSubstr("application/json"));
+}
+
+/// Pauses the stream inside each chunk.
+class PausingSink final : public TokenSink {
+ public:
+  void on_tokens(const TokenChunk& chunk) override {
+    ++chunks;
+    finished = chunk.finish != nullptr;
+    stream->pause();
+  }
+  void on_error(Error error) override { FAIL() << error.message; }
+
+  EngineStream* stream = nullptr;
+  int chunks = 0;
+  bool finished = false;
+};
+
+TEST_F(VllmHttpClient, APausedStreamHoldsWhatHasArrived) {
+  std::vector<std::string> events;
+  for (int i = 0; i < 9; ++i) {
+    events.push_back(token(i));
+  }
+  events.push_back(kFinish);
+  events.emplace_back("[DONE]");
+  server.on(kGenerate, stream_of(events));
+  connect();
+  PausingSink pausing;
+  in_turn([&] {
+    stream = *client->open(plain_request(), pausing);
+    pausing.stream = stream.get();
+  });
+  for (int expected = 1; expected <= 10; ++expected) {
+    ASSERT_TRUE(wait([&] { return pausing.chunks == expected; }));
+    settle();
+    ASSERT_EQ(pausing.chunks, expected);
+    in_turn([&] { stream->resume(); });
+  }
+  EXPECT_TRUE(pausing.finished);
+}
+
+TEST_F(VllmHttpClient, APausedStreamStopsTheServer) {
+  FakeHttpServer::Script script = stream_of({token(5)});
+  script.stay_open = true;
+  server.on(kGenerate, script);
+  connect();
+  open(plain_request({1}, 4'000'000));
+  ASSERT_TRUE(wait([&] { return sink.ids.size() == 1; }));
+  in_turn([&] { stream->pause(); });
+  // Sent until the buffers between are full, and some more.
+  const std::string event = "data: " + token(7) + "\n\n";
+  std::size_t sent = 0;
+  std::size_t waiting = 0;
+  for (int calm = 0; calm < 20;) {
+    in_turn([&] {
+      if (waiting < 1024 * 1024) {
+        for (int i = 0; i < 5000; ++i) {
+          server.current->out().append(event);
+        }
+        sent += 5000;
+        server.current->commit();
+      }
+    });
+    const std::size_t before = waiting;
+    settle();
+    in_turn([&] { waiting = server.current->unsent(); });
+    calm = waiting >= 1024 * 1024 && waiting == before ? calm + 1 : 0;
+  }
+  EXPECT_THAT(sink.ids, SizeIs(1));
+  in_turn([&] { stream->resume(); });
+  ASSERT_TRUE(wait([&] { return sink.ids.size() == sent + 1; }));
+  EXPECT_EQ(sink.ids.back(), 7U);
+}
+
+TEST_F(VllmHttpClient, AWholeAnswerWaitsForAPausedStream) {
+  server.on(kGenerate, R"({"choices":[{"index":0,"finish_reason":"length","token_ids":[7]}]})");
+  connect();
+  GenerateRequest request = plain_request();
+  request.kv_transfer_params = json::Object();
+  open(request);
+  in_turn([&] { stream->pause(); });
+  ASSERT_TRUE(wait([&] { return server.received.size() == 1 && server.running == 0; }));
+  settle();
+  EXPECT_FALSE(sink.ended());
+  in_turn([&] { stream->resume(); });
+  EXPECT_TRUE(wait([&] { return sink.finish.has_value(); }));
+}
+
+TEST_F(VllmHttpClient, NewAddressesServeLaterRequests) {
+  FakeHttpServer other(reactor);
+  server.on(kGenerate, whole_stream());
+  other.on(kGenerate, whole_stream());
+  connect();
+  open();
+  ASSERT_TRUE(wait([&] { return sink.finish.has_value(); }));
+  close();
+  in_turn([&] { client->set_addresses({other.address()}); });
+  sink = RecordingSink();
+  open();
+  ASSERT_TRUE(wait([&] { return sink.finish.has_value(); }));
+  close();
+  EXPECT_EQ(server.count(kGenerate), 1U);
+  EXPECT_EQ(other.count(kGenerate), 1U);
+}
+
+TEST_F(VllmHttpClient, HealthIsWhatTheServerSays) {
+  connect();
+  server.on("/health", std::string());
+  EXPECT_TRUE(check_health());
+  server.on("/health", 503, "");
+  EXPECT_EQ(check_health().error().code, ErrorCode::EngineUnreachable);
+  server.stop();
+  EXPECT_EQ(check_health().error().code, ErrorCode::EngineUnreachable);
+  server.listen();
+}
+
+/// A server that refuses requests without prompt, and complains about fields first.
+class VllmHttpProbe : public VllmHttpClient {
+ protected:
+  using Refuse = std::function<std::string(const json::Value& sampling_params)>;
+
+  void serve(Refuse refuse) {
+    server.on("/health", std::string());
+    server.on("/version", R"({"version":"0.32.0"})");
+    server.on("/v1/models", R"({"data":[{"id":"m","root":"/m","max_model_len":8}]})");
+    FakeHttpServer::Script script;
+    script.ask = [refuse = std::move(refuse)](std::string_view body) {
+      const auto request = json::parse(body);
+      EXPECT_EQ(json::dump(*request->find("token_ids")), "[]");
+      FakeHttpServer::Script out;
+      out.status = 400;
+      out.body = R"({"error":{"message":")" + refuse(*request->find("sampling_params")) + "\"}}";
+      return out;
+    };
+    server.on(kGenerate, script);
+  }
+};
+
+bool is_text(const json::Value& object, std::string_view key) {
+  const json::Value* value = object.find(key);
+  return value && value->as_string();
+}
+
+TEST_F(VllmHttpProbe, FindsTheKeysThatAServerKnows) {
+  serve([](const json::Value& params) {
+    return is_text(params, "vllm_xargs") || is_text(params, "logprob_token_ids") ? "type" : "empty";
+  });
+  connect("");
+  const auto info = probe();
+  ASSERT_TRUE(info) << info.error().message;
+  EXPECT_EQ(info->dialect, "python/vllm_xargs+logprob_token_ids+deltas");
+  EXPECT_EQ(info->capabilities, (CapabilitySet{Capability::VllmXargs, Capability::LogprobTokenIds,
+                                               Capability::PromptLogprobs}));
+  EXPECT_EQ(info->engine_version, "0.32.0");
+  EXPECT_EQ(info->max_model_len, 8U);
+  // What was found out is used at once.
+  server.on(kGenerate, whole_stream());
+  GenerateRequest request = plain_request();
+  request.extra_args = *json::parse(R"({"a":1})");
+  request.extra_args_required = true;
+  open(request);
+  ASSERT_TRUE(wait([&] { return sink.finish.has_value(); }));
+  EXPECT_THAT(server.received.back().body, HasSubstr(R"("vllm_xargs":{"a":1})"));
+}
+
+TEST_F(VllmHttpProbe, AServerThatKnowsNoKeyHasNoCapability) {
+  serve([](const json::Value&) { return "empty"; });
+  connect("");
+  EXPECT_EQ(probe()->dialect, "python/+deltas");
+  // Nor one that forbids what it does not know.
+  serve([](const json::Value& params) {
+    return params.as_object()->size() > 1 ? "unknown" : "empty";
+  });
+  EXPECT_EQ(probe()->capabilities, CapabilitySet{Capability::PromptLogprobs});
+}
+
+TEST_F(VllmHttpProbe, RefusalsThatCannotBeComparedLeaveTheVersions) {
+  int count = 0;
+  serve([&](const json::Value&) { return "refusal " + std::to_string(++count); });
+  server.on("/version", R"({"version":"0.32.0","rust_frontend_version":"0.32.0"})");
+  connect("");
+  EXPECT_EQ(probe()->dialect, "rust/vllm_xargs+logprob_token_ids+deltas");
+}
+
+TEST_F(VllmHttpProbe, AClosedRouteNamesTheFlagThatOpensIt) {
+  serve([](const json::Value&) { return ""; });
+  server.on(kGenerate, 403,
+            R"({"error":{"message":"Scale-out endpoints are disabled.","type":"x","code":403}})");
+  connect("");
+  const auto closed = probe();
+  ASSERT_FALSE(closed);
+  EXPECT_EQ(closed.error().code, ErrorCode::EngineUnreachable);
+  EXPECT_THAT(closed.error().message, HasSubstr("--enable-scale-out"));
+  EXPECT_THAT(closed.error().message, HasSubstr("Scale-out endpoints are disabled."));
+}
+
+TEST_F(VllmHttpProbe, OtherServersAreToldApart) {
+  serve([](const json::Value&) { return ""; });
+  connect("");
+  const std::pair<int, ErrorCode> cases[] = {{404, ErrorCode::EngineProtocol},
+                                             {405, ErrorCode::EngineProtocol},
+                                             {200, ErrorCode::EngineProtocol},
+                                             {401, ErrorCode::EngineUnreachable},
+                                             {500, ErrorCode::EngineUnknown}};
+  for (const auto& [status, code] : cases) {
+    server.on(kGenerate, status, "{}");
+    const auto info = probe();
+    ASSERT_FALSE(info) << status;
+    EXPECT_EQ(info.error().code, code) << status;
+  }
+  server.on(kGenerate, 400, "{}");
+  server.on("/v1/models", 404, "");
+  EXPECT_EQ(probe().error().code, ErrorCode::EngineProtocol);
+  server.on("/health", 500, "");
+  EXPECT_EQ(probe().error().code, ErrorCode::EngineUnreachable);
+}
+
+}  // namespace
+}  // namespace fairlead::engine
