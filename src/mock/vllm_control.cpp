@@ -25,7 +25,7 @@ net::Task<> nothing() { co_return; }
 
 // Adds a method whose handler fills the answer, or says why not.
 template <class Request, class Response, class Handler>
-void add(net::grpc::Service& service, std::string_view name, Handler handler) {
+void add(net::grpc::Service& service, std::string_view name, const Handler& handler) {
   service.add("/vllm.Control/" + std::string(name), [handler](ServerCall& call) {
     Request request;
     Response response;

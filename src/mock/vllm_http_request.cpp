@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "mock/checked_fields.hpp"
 #include "mock/vllm_handoff.hpp"
 #include "mock/vllm_http_error.hpp"
 #include "mock/vllm_http_fields.hpp"
@@ -25,65 +26,6 @@ constexpr std::uint32_t kPythonMaxTokens = 16;
 Refusal invalid(std::string message, std::string param = {}) {
   return {Refusal::Kind::Invalid, std::move(message), std::move(param)};
 }
-
-// The members of an object whose types were checked; null counts as absent.
-class Fields {
- public:
-  explicit Fields(const Value* value) : object_(value ? value->as_object() : nullptr) {}
-
-  const Value* find(std::string_view name) const {
-    const Value* value = object_ ? object_->find(name) : nullptr;
-    return value && !value->is_null() ? value : nullptr;
-  }
-  std::optional<std::int64_t> integer(std::string_view name) const {
-    const Value* value = find(name);
-    if (!value) {
-      return std::nullopt;
-    }
-    return whole(*value);
-  }
-  std::optional<float> real(std::string_view name) const {
-    double number = 0;
-    const Value* value = find(name);
-    return value && value->number(number) ? std::optional(static_cast<float>(number))
-                                          : std::nullopt;
-  }
-  bool flag(std::string_view name) const {
-    const Value* value = find(name);
-    return value && value->as_bool() && *value->as_bool();
-  }
-  std::string text(std::string_view name) const {
-    const Value* value = find(name);
-    return value && value->as_string() ? *value->as_string() : std::string();
-  }
-  // Ids that no vocabulary can hold become the largest one.
-  std::vector<TokenId> ids(std::string_view name) const {
-    std::vector<TokenId> out;
-    const Value* value = find(name);
-    const json::Array* items = value ? value->as_array() : nullptr;
-    if (items) {
-      out.reserve(items->size());
-      for (const Value& item : *items) {
-        constexpr std::int64_t kLargest = std::numeric_limits<TokenId>::max();
-        const std::int64_t id = whole(item).value_or(kLargest);
-        out.push_back(static_cast<TokenId>(id < 0 ? kLargest : std::min(id, kLargest)));
-      }
-    }
-    return out;
-  }
-
- private:
-  static std::optional<std::int64_t> whole(const Value& value) {
-    if (const std::int64_t* number = value.as_int()) {
-      return *number;
-    }
-    // Checked to be whole and small.
-    const double* real = value.as_double();
-    return real ? std::optional(static_cast<std::int64_t>(*real)) : std::nullopt;
-  }
-
-  const json::Object* object_;
-};
 
 std::string random_hex(std::size_t digits) {
   static thread_local std::mt19937_64 random{std::random_device{}()};
@@ -143,7 +85,7 @@ class Reader {
     request_.public_id = python_ ? "generate-tokens-" + id : id;
     spec().request_id = std::move(id);
     request_.stream = body_.flag("stream");
-    const Fields stream_options(body_.find("stream_options"));
+    const CheckedFields stream_options(body_.find("stream_options"));
     request_.include_usage = stream_options.flag("include_usage");
     request_.continuous_usage =
         request_.include_usage && stream_options.flag("continuous_usage_stats");
@@ -414,8 +356,8 @@ class Reader {
   const MockOptions& options_;
   bool python_;
   std::optional<std::string_view> rank_;
-  Fields body_;
-  Fields sampling_;
+  CheckedFields body_;
+  CheckedFields sampling_;
   HttpRequest request_;
   bool as_event_ = false;
 };
@@ -434,7 +376,7 @@ HttpOutcome check_http_request(std::string_view text, std::optional<std::string_
   if (!outcome.refusal) {
     outcome = Reader(*body, rank, options).read();
   }
-  const Fields fields(&*body);
+  const CheckedFields fields(&*body);
   outcome.request_id =
       outcome.request ? outcome.request->spec.request_id : fields.text("request_id");
   outcome.model = fields.text("model");

@@ -120,7 +120,10 @@ net::Task<> VllmHttpService::serve(net::http::Exchange& exchange) {
   } else if (scale_out) {
     abort_requests(exchange);
   } else {
-    const HttpPage page = http_page(state_, request.path);
+    HttpPage page = http_page(state_, request.path);
+    if (page.status != 404 && request.method != "GET" && request.method != "HEAD") {
+      page = {405, "application/json", error_body(405, "Method Not Allowed")};
+    }
     net::http::HeaderList headers;
     if (!page.content_type.empty()) {
       headers.add("content-type", std::string(page.content_type));

@@ -165,7 +165,8 @@ def test_pages(start, flavor):
     assert models[0]["root"] == "/models/m"
     assert client.get("/load").json() == {"server_load": 0}
     assert client.get("/kv_event_sources").json()["0"]["enable_kv_cache_events"] is False
-    assert client.get("/nothing").status_code == 404
+    assert client.get("/nothing").status_code == client.post("/v1/chat/completions", json={}).status_code == 404
+    assert client.get(GENERATE).status_code == client.post("/version").status_code == 405
     prompt = list(range(1000, 1128))
     for _ in range(2):
         assert generate(client, prompt).status_code == 200

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "mock/stop_strings.hpp"
 
@@ -12,7 +13,9 @@ namespace {
 TEST(Faults, ReadBackAsTheyWereWritten) {
   for (const char* text :
        {"refuse", "stall-open", "stall-open:all", "stall-after:3", "reset-after:0", "end-after:5",
-        "error-after:2:UNAVAILABLE", "slow:250", "drop-event:0.25", "not-serving"}) {
+        "error-after:2:UNAVAILABLE", "error-after:2:503", "slow:250", "drop-event:0.25",
+        "not-serving", "logprobs-null", "logprobs-empty", "logprobs-short", "logprob-nan:1",
+        "logprob-unsampled:0", "cumulative"}) {
     const auto fault = parse_fault(text);
     ASSERT_TRUE(fault) << text;
     EXPECT_EQ(format_fault(*fault), text);
@@ -20,16 +23,45 @@ TEST(Faults, ReadBackAsTheyWereWritten) {
   EXPECT_EQ(parse_fault("error-after:1:14")->status, 14);
 }
 
+TEST(Faults, StatusesAreSaidByBothInterfaces) {
+  const auto pair = [](const char* text) {
+    const Fault fault = *parse_fault(text);
+    return std::pair(grpc_status(fault), http_status(fault));
+  };
+  EXPECT_EQ(pair("error-after:0:UNAVAILABLE"), std::pair(14, 503));
+  EXPECT_EQ(pair("error-after:0:503"), std::pair(14, 503));
+  EXPECT_EQ(pair("error-after:0:500"), std::pair(13, 500));
+  EXPECT_EQ(pair("error-after:0:UNKNOWN"), std::pair(2, 500));
+  EXPECT_EQ(pair("error-after:0:418"), std::pair(2, 418));
+}
+
 TEST(Faults, MalformedOnesSayWhatIsExpected) {
-  for (const char* text : {"", "nonsense", "refuse:1", "stall-open:x", "stall-after",
-                           "stall-after:", "stall-after:-1", "error-after:1", "error-after:1:OK",
-                           "error-after:1:99", "slow:x", "drop-event:2", "drop-event:-1"}) {
+  for (const char* text :
+       {"", "nonsense", "refuse:1", "stall-open:x", "stall-after", "stall-after:", "stall-after:-1",
+        "error-after:1", "error-after:1:OK", "error-after:1:99", "error-after:1:600", "logprob-nan",
+        "cumulative:1", "slow:x", "drop-event:2", "drop-event:-1"}) {
     const auto fault = parse_fault(text);
     ASSERT_FALSE(fault) << text;
     EXPECT_FALSE(fault.error().message.empty());
   }
   EXPECT_NE(parse_fault("error-after:1").error().message.find("error-after:N:STATUS"),
             std::string::npos);
+}
+
+TEST(Adapters, AreNumberedAndAreNotTheModel) {
+  MockOptions options;
+  options.loras = {"one", "two"};
+  EXPECT_EQ(options.lora_id("two"), 2U);
+  EXPECT_EQ(options.lora_id("three"), 0U);
+  EXPECT_TRUE(resolve(options));
+  options.without = {Capability::Lora};
+  EXPECT_EQ(options.lora_id("two"), 0U);
+  for (const char* wrong : {"", "one", "mocker-model"}) {
+    options.loras = {"one", wrong};
+    const auto result = resolve(options);
+    ASSERT_FALSE(result) << wrong;
+    EXPECT_EQ(result.error().param, "--lora");
+  }
 }
 
 TEST(ExtraEngineArgs, SetWhatTheyName) {
