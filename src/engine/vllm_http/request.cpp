@@ -27,6 +27,9 @@ bool bad_count(const std::optional<std::uint32_t>& count) {
          *count > static_cast<std::uint32_t>(std::numeric_limits<std::int32_t>::max());
 }
 
+/// vLLM's default for `--max-logprobs`: more may be refused.
+constexpr std::uint32_t kUsualMaxLogprobs = 20;
+
 bool is_object_or_null(const json::Value& value) { return value.is_null() || value.as_object(); }
 
 Result<> validate(const GenerateRequest& request) {
@@ -191,7 +194,9 @@ void write_output(Members& members, const OutputOptions& output) {
     append_ids(members.key("logprob_token_ids"), ids);
     json::append_number(members.key("logprobs"), std::uint64_t{ids.size()});
   } else if (output.logprobs) {
-    append_count(members.key("logprobs"), *output.logprobs);
+    const std::uint32_t count = *output.logprobs;
+    append_count(members.key("logprobs"),
+                 count > 0 && count < kUsualMaxLogprobs ? count + 1 : count);
   }
   if (output.prompt_logprobs) {
     append_count(members.key("prompt_logprobs"), *output.prompt_logprobs);

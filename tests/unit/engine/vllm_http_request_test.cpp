@@ -141,6 +141,11 @@ TEST(VllmHttpRequest, CountsOfCandidates) {
   GenerateRequest request = plain_request();
   request.output.logprobs = 0;
   EXPECT_EQ(json::dump(member(request, "logprobs")), "0");
+  // One more, for the sampled token takes a place; but not above the engine's usual limit.
+  for (const auto& [asked, sent] : {std::pair{1U, "2"}, {19U, "20"}, {20U, "20"}, {50U, "50"}}) {
+    request.output.logprobs = asked;
+    EXPECT_EQ(json::dump(member(request, "logprobs")), sent);
+  }
   request.output.logprobs = kAllCandidates;
   request.output.prompt_logprobs = kAllCandidates;
   EXPECT_EQ(json::dump(member(request, "logprobs")), "-1");
