@@ -123,9 +123,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const GenerateRequest request = request_of(data[0], data[1]);
   static vllm_http::ResponseScratch scratch;
-  vllm_http::Dialect dialect;
-  dialect.deltas = (data[0] & 0x80) != 0;
-  vllm_http::ResponseTranslator translator(request, dialect);
+  vllm_http::ResponseTranslator translator(request);
   CheckingSink sink(request);
   std::string_view rest(reinterpret_cast<const char*>(data) + 2, size - 2);
   if (data[0] & 0x04) {

@@ -1,7 +1,7 @@
 #include "engine/vllm_http/dialect.hpp"
 
+#include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
 
 namespace fairlead::engine::vllm_http {
@@ -10,18 +10,14 @@ namespace {
 using Frontend = Dialect::Frontend;
 using ArgsKey = Dialect::ArgsKey;
 
-constexpr std::array<std::pair<std::string_view, bool Dialect::*>, 4> kFlags{{
+constexpr std::array<std::pair<std::string_view, bool Dialect::*>, 3> kFlags{{
     {"logprob_token_ids", &Dialect::logprob_token_ids},
     {"bad_words_token_ids", &Dialect::bad_words_token_ids},
     {"logit_bias", &Dialect::logit_bias},
-    {"deltas", &Dialect::deltas},
 }};
 
 constexpr std::string_view kRust = "rust";
 constexpr std::string_view kPython = "python";
-
-/// First release whose streams were seen to be deltas, as 0.MINOR.
-constexpr int kDeltasMinor = 32;
 
 /// Takes the text before `mark`, and the mark.
 std::string_view take_until(std::string_view& text, char mark) {
@@ -82,18 +78,6 @@ Dialect dialect_from_text(std::string_view text) {
     }
   }
   return out;
-}
-
-bool streams_deltas(std::string_view version) {
-  int major = 0;
-  int minor = 0;
-  const char* const end = version.data() + version.size();
-  const auto first = std::from_chars(version.data(), end, major);
-  if (first.ec != std::errc{} || first.ptr == end || *first.ptr != '.' ||
-      std::from_chars(first.ptr + 1, end, minor).ec != std::errc{}) {
-    return false;
-  }
-  return major > 0 || minor >= kDeltasMinor;
 }
 
 }  // namespace fairlead::engine::vllm_http

@@ -26,12 +26,11 @@ struct Dialect {
   bool logprob_token_ids = false;         ///< The field is known.
   bool bad_words_token_ids = false;       ///< The field is known.
   bool logit_bias = false;                ///< The field can be read.
-  bool deltas = false;                    ///< Known to stream deltas: 0.32.0 and later.
 
   bool operator==(const Dialect&) const = default;
 };
 
-/// The text in EngineInfo::dialect, e.g. `rust/vllm_xargs+logprob_token_ids+deltas`; empty for a
+/// The text in EngineInfo::dialect, e.g. `rust/vllm_xargs+logprob_token_ids`; empty for a
 /// server that was not probed.
 std::string dialect_text(const Dialect& dialect);
 
@@ -40,8 +39,5 @@ Dialect dialect_from_text(std::string_view text);
 
 /// Name of the key; empty for None.
 std::string_view args_key_name(Dialect::ArgsKey key);
-
-/// True for the version text of a release whose streams are known to be deltas.
-bool streams_deltas(std::string_view version);
 
 }  // namespace fairlead::engine::vllm_http

@@ -212,21 +212,14 @@ void read_sources(std::string_view text, EngineInfo& info) {
 }  // namespace
 
 Dialect dialect_of_answers(const DiscoveryAnswers& answers) {
-  Dialect out;
-  out.frontend = Dialect::Frontend::Python;
   const auto version = json::parse(answers.version);
-  std::string server = version ? text_at(*version, "version") : std::string();
-  if (std::string rust = version ? text_at(*version, "rust_frontend_version") : std::string();
-      !rust.empty()) {
-    out.frontend = Dialect::Frontend::Rust;
-    server = std::move(rust);
-  }
   const auto models = json::parse(answers.models);
   const json::Array* list = models ? model_list(*models) : nullptr;
-  if (list && !list->empty() && text_at(list->front(), "owned_by") == "vllm-frontend-rs") {
-    out.frontend = Dialect::Frontend::Rust;
-  }
-  out.deltas = streams_deltas(server);
+  const bool rust =
+      (version && !text_at(*version, "rust_frontend_version").empty()) ||
+      (list && !list->empty() && text_at(list->front(), "owned_by") == "vllm-frontend-rs");
+  Dialect out;
+  out.frontend = rust ? Dialect::Frontend::Rust : Dialect::Frontend::Python;
   return out;
 }
 

@@ -18,8 +18,8 @@ struct DiscoveryAnswers {
   std::string metrics;           ///< GET /metrics.
 };
 
-/// What the answers say about the server by itself: whose it is, and whether it streams deltas. The
-/// fields that it takes are found out by asking (see FieldProbe).
+/// Whose server it is, which its answers say by themselves. The fields that it takes are found out
+/// by asking; see field_probe.hpp.
 Dialect dialect_of_answers(const DiscoveryAnswers& answers);
 
 /// Puts the facts together. Errors are EngineProtocol; what could not be used becomes a warning.

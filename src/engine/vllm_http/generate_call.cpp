@@ -19,10 +19,7 @@ bool is_event_stream(const net::http::ClientResponse& answer) {
 }  // namespace
 
 GenerateCall::GenerateCall(Core& core, const GenerateRequest& request, TokenSink& sink)
-    : core_(core),
-      sink_(sink),
-      translator_(request, core.dialect),
-      streamed_(is_streamed(request)) {}
+    : core_(core), sink_(sink), translator_(request), streamed_(is_streamed(request)) {}
 
 GenerateCall::~GenerateCall() = default;
 

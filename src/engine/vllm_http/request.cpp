@@ -255,14 +255,12 @@ void write_sampling_params(std::string& out, const GenerateRequest& request,
   }
 }
 
-void write_stream_options(Members& members, const Dialect& dialect) {
+/// With running totals, which tell deltas from events that repeat everything.
+void write_stream_options(Members& members) {
   append_flag(members.key("stream"), true);
   Members options(members.key("stream_options"));
   append_flag(options.key("include_usage"), true);
-  // Running totals tell deltas from cumulative arrays where the release does not.
-  if (!dialect.deltas) {
-    append_flag(options.key("continuous_usage_stats"), true);
-  }
+  append_flag(options.key("continuous_usage_stats"), true);
 }
 
 }  // namespace
@@ -294,7 +292,7 @@ Result<std::string> write_request(const GenerateRequest& request, const Dialect&
     }
     write_sampling_params(members.key("sampling_params"), request, dialect);
     if (is_streamed(request)) {
-      write_stream_options(members, dialect);
+      write_stream_options(members);
     }
     if (!request.cache_salt.empty()) {
       json::append_string(members.key("cache_salt"), request.cache_salt);

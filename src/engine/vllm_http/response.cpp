@@ -81,10 +81,8 @@ json::Value object_or_null(const json::Value& message, std::string_view key) {
 
 }  // namespace
 
-ResponseTranslator::ResponseTranslator(const GenerateRequest& request, const Dialect& dialect)
-    : output_(request.output),
-      max_tokens_(request.stop.max_tokens),
-      shape_(dialect.deltas ? Shape::Deltas : Shape::Unknown) {
+ResponseTranslator::ResponseTranslator(const GenerateRequest& request)
+    : output_(request.output), max_tokens_(request.stop.max_tokens) {
   if (output_.prompt_logprobs) {
     prompt_ = request.prompt;
   }

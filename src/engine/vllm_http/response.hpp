@@ -9,7 +9,6 @@
 #include "base/json.hpp"
 #include "engine/client.hpp"
 #include "engine/request.hpp"
-#include "engine/vllm_http/dialect.hpp"
 
 namespace fairlead::engine::vllm_http {
 
@@ -26,15 +25,15 @@ struct ResponseScratch {
 /// The last tokens of a stream are held until the event behind them has come, which has the number
 /// of cached prompt tokens: a finish is said once, with all that belongs to it.
 ///
-/// vLLM streams deltas (0.32.0 and later, Rust and Python). For other servers the running total
-/// `usage.completion_tokens` decides: with `n` ids in a message and `s` before it, a total of
-/// `s + n` means deltas; a total of `n` means that the message repeats everything, if it does begin
-/// with what came before. Any other total is an error. Without totals messages are deltas: lengths
-/// alone prove nothing, since a delta may repeat the tokens before it.
+/// vLLM streams deltas (seen with 0.32.0 and 0.33.0, Rust and Python), but other servers may repeat
+/// everything. The running total `usage.completion_tokens` decides: with `n` ids in a message and
+/// `s` before it, a total of `s + n` means deltas; a total of `n` means that the message repeats
+/// everything, if it does begin with what came before. Any other total is an error. Without totals
+/// messages are deltas: lengths alone prove nothing, since a delta may repeat the tokens before it.
 class ResponseTranslator {
  public:
-  /// What the request asked for, and of whom.
-  ResponseTranslator(const GenerateRequest& request, const Dialect& dialect);
+  /// What the request asked for.
+  explicit ResponseTranslator(const GenerateRequest& request);
 
   /// Handles the data of one event. Errors are EngineProtocol or what the server reports; nothing
   /// may be fed after one. Events behind the end are ignored.
@@ -80,8 +79,8 @@ class ResponseTranslator {
   OutputOptions output_;
   std::vector<TokenId> prompt_;  // only when its log-probabilities are wanted
   std::uint32_t max_tokens_;
-  Shape shape_;
-  std::vector<TokenId> history_;  // unless the stream is known to be deltas
+  Shape shape_ = Shape::Unknown;
+  std::vector<TokenId> history_;  // until the shape is known to be deltas
   std::uint32_t output_tokens_ = 0;
   bool started_ = false;
   bool finished_ = false;

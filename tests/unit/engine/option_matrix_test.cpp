@@ -66,9 +66,9 @@ Wire http_wire(std::string_view dialect) {
           }};
 }
 
-constexpr std::string_view kRust32 = "rust/vllm_xargs+logprob_token_ids+bad_words_token_ids+deltas";
-constexpr std::string_view kRust33 = "rust/extra_args+logprob_token_ids+bad_words_token_ids+deltas";
-constexpr std::string_view kPython = "python/extra_args+logprob_token_ids+logit_bias+deltas";
+constexpr std::string_view kRust32 = "rust/vllm_xargs+logprob_token_ids+bad_words_token_ids";
+constexpr std::string_view kRust33 = "rust/extra_args+logprob_token_ids+bad_words_token_ids";
+constexpr std::string_view kPython = "python/extra_args+logprob_token_ids+logit_bias";
 constexpr std::string_view kBare = "python/";
 
 std::vector<Wire> wires() {

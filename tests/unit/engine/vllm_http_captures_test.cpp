@@ -36,7 +36,7 @@ class VllmHttpCaptures : public ::testing::TestWithParam<std::string_view> {
   }
   /// Feeds a whole answer of the recording.
   Result<> answer(const GenerateRequest& request, std::string_view body) {
-    ResponseTranslator translator(request, {});
+    ResponseTranslator translator(request);
     return translator.feed_answer(scratch, body, sink);
   }
 
@@ -87,7 +87,7 @@ TEST_P(VllmHttpCaptures, AStreamOfDeltas) {
       request.output.logprobs = 1;
     }
     sink = RecordingSink();
-    ResponseTranslator translator(request, {});
+    ResponseTranslator translator(request);
     for (const std::string& line : lines("gen stream")) {
       const Result<> fed = translator.feed_event(
           scratch, std::string_view(line).substr(std::string_view("data: ").size()), sink);
@@ -120,7 +120,7 @@ TEST_P(VllmHttpCaptures, ErrorsBlameTheRequest) {
     }
     Error error;
     if (line.starts_with("data: ")) {
-      ResponseTranslator translator(plain_request(), {});
+      ResponseTranslator translator(plain_request());
       const Result<> fed = translator.feed_event(scratch, line.substr(6), sink);
       ASSERT_FALSE(fed);
       error = fed.error();
@@ -183,12 +183,10 @@ TEST_P(VllmHttpCaptures, DiscoveryFindsOutWhatTheServerTakes) {
   EXPECT_EQ(info->capabilities.has(Capability::BadWordsTokenIds), !python);
   EXPECT_EQ(info->kv_block_size, python ? 32U : 0U);
   EXPECT_EQ(info->total_kv_blocks, python ? 80U : 0U);
-  EXPECT_EQ(info->dialect, python ? "python/extra_args+logprob_token_ids+logit_bias+deltas"
+  EXPECT_EQ(info->dialect, python ? "python/extra_args+logprob_token_ids+logit_bias"
                            : GetParam() == "rust-0.32.0"
                                ? "rust/vllm_xargs+logprob_token_ids+bad_words_token_ids"
-                                 "+deltas"
-                               : "rust/extra_args+logprob_token_ids+bad_words_token_ids"
-                                 "+deltas");
+                               : "rust/extra_args+logprob_token_ids+bad_words_token_ids");
 }
 
 INSTANTIATE_TEST_SUITE_P(Servers, VllmHttpCaptures, ::testing::ValuesIn(testing::kRecordedServers),

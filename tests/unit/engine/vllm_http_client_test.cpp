@@ -23,7 +23,7 @@ using testing::RecordingSink;
 using ::testing::SizeIs;
 
 constexpr const char* kGenerate = "/inference/v1/generate";
-constexpr const char* kDialect = "rust/vllm_xargs+deltas";
+constexpr const char* kDialect = "rust/vllm_xargs";
 
 std::string token(int id) {
   return fmt::format(R"({{"request_id":"r","choices":[{{"index":0,"token_ids":[{}]}}]}})", id);
@@ -472,7 +472,7 @@ TEST_F(VllmHttpProbe, FindsTheKeysThatAServerKnows) {
   connect("");
   const auto info = probe();
   ASSERT_TRUE(info) << info.error().message;
-  EXPECT_EQ(info->dialect, "python/vllm_xargs+logprob_token_ids+deltas");
+  EXPECT_EQ(info->dialect, "python/vllm_xargs+logprob_token_ids");
   EXPECT_EQ(info->capabilities, (CapabilitySet{Capability::VllmXargs, Capability::LogprobTokenIds,
                                                Capability::PromptLogprobs}));
   EXPECT_EQ(info->engine_version, "0.32.0");
@@ -490,7 +490,7 @@ TEST_F(VllmHttpProbe, FindsTheKeysThatAServerKnows) {
 TEST_F(VllmHttpProbe, AServerThatKnowsNoKeyHasNoCapability) {
   serve([](const json::Value&) { return "empty"; });
   connect("");
-  EXPECT_EQ(probe()->dialect, "python/+deltas");
+  EXPECT_EQ(probe()->dialect, "python/");
   // Nor one that forbids what it does not know.
   serve([](const json::Value& params) {
     return params.as_object()->size() > 1 ? "unknown" : "empty";
@@ -503,7 +503,7 @@ TEST_F(VllmHttpProbe, RefusalsThatCannotBeComparedLeaveTheVersions) {
   serve([&](const json::Value&) { return "refusal " + std::to_string(++count); });
   server.on("/version", R"({"version":"0.32.0","rust_frontend_version":"0.32.0"})");
   connect("");
-  EXPECT_EQ(probe()->dialect, "rust/vllm_xargs+logprob_token_ids+deltas");
+  EXPECT_EQ(probe()->dialect, "rust/vllm_xargs+logprob_token_ids");
 }
 
 TEST_F(VllmHttpProbe, AClosedRouteNamesTheFlagThatOpensIt) {

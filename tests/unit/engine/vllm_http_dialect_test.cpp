@@ -13,33 +13,23 @@ using ArgsKey = Dialect::ArgsKey;
 TEST(VllmHttpDialect, TextsReadBackEqual) {
   for (const Frontend frontend : {Frontend::Rust, Frontend::Python}) {
     for (const ArgsKey key : {ArgsKey::None, ArgsKey::ExtraArgs, ArgsKey::VllmXargs}) {
-      for (unsigned bits = 0; bits < 16; ++bits) {
-        const Dialect dialect{
-            frontend, key, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0};
+      for (unsigned bits = 0; bits < 8; ++bits) {
+        const Dialect dialect{frontend, key, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
         EXPECT_EQ(dialect_from_text(dialect_text(dialect)), dialect) << dialect_text(dialect);
       }
     }
   }
-  EXPECT_EQ(dialect_text({Frontend::Rust, ArgsKey::VllmXargs, true, true, false, true}),
-            "rust/vllm_xargs+logprob_token_ids+bad_words_token_ids+deltas");
+  EXPECT_EQ(dialect_text({Frontend::Rust, ArgsKey::VllmXargs, true, true, false}),
+            "rust/vllm_xargs+logprob_token_ids+bad_words_token_ids");
 }
 
 TEST(VllmHttpDialect, WhatIsNotUnderstoodCountsAsUnknown) {
   EXPECT_EQ(dialect_text({}), "");
-  for (const char* text : {"", "vllm.Inference", "go/extra_args+deltas", "/", "+"}) {
+  for (const char* text : {"", "vllm.Inference", "go/extra_args+logit_bias", "/", "+"}) {
     EXPECT_EQ(dialect_from_text(text), Dialect{}) << text;
   }
-  EXPECT_EQ(dialect_from_text("rust/other+deltas+more"),
-            (Dialect{Frontend::Rust, ArgsKey::None, false, false, false, true}));
-}
-
-TEST(VllmHttpDialect, ReleasesFrom32OnStreamDeltas) {
-  for (const char* version : {"0.32.0", "0.33.0rc1", "0.32.0+cpu", "1.0"}) {
-    EXPECT_TRUE(streams_deltas(version)) << version;
-  }
-  for (const char* version : {"0.31.9", "0.3", "", "dev", "0", "0.", ".32"}) {
-    EXPECT_FALSE(streams_deltas(version)) << version;
-  }
+  EXPECT_EQ(dialect_from_text("rust/other+logit_bias+more"),
+            (Dialect{Frontend::Rust, ArgsKey::None, false, false, true}));
 }
 
 TEST(VllmHttpFieldProbe, ComparesRefusalsAndNotTheirWords) {
@@ -70,7 +60,7 @@ TEST(VllmHttpFieldProbe, TheFirstKeyOfExtraArgumentsIsKept) {
       set_field(older, field.name);
     }
   }
-  EXPECT_EQ(older, (Dialect{Frontend::Unknown, ArgsKey::VllmXargs, true, true, true, false}));
+  EXPECT_EQ(older, (Dialect{Frontend::Unknown, ArgsKey::VllmXargs, true, true, true}));
 }
 
 TEST(VllmHttpFieldProbe, AssumptionsFollowTheServer) {

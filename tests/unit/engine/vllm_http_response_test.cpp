@@ -18,12 +18,9 @@ using testing::plain_request;
 using testing::RecordingSink;
 using ::testing::SizeIs;
 
-constexpr Dialect kDeltas{.frontend = Dialect::Frontend::Rust, .deltas = true};
-
 /// One stream under test.
 struct Bench {
-  explicit Bench(const GenerateRequest& request = plain_request(), const Dialect& dialect = kDeltas)
-      : translator(request, dialect) {}
+  explicit Bench(const GenerateRequest& request = plain_request()) : translator(request) {}
 
   Result<> feed(std::string_view event) { return translator.feed_event(scratch, event, sink); }
   Result<> answer(std::string_view body) { return translator.feed_answer(scratch, body, sink); }
@@ -198,7 +195,7 @@ TEST(VllmHttpResponse, ErrorsInTheStreamAreMappedLikeStatuses) {
 }
 
 TEST(VllmHttpResponse, RunningTotalsTellCumulativeMessages) {
-  Bench bench(plain_request(), {});
+  Bench bench;
   ASSERT_TRUE(bench.feed(counted("5", 1)));
   ASSERT_TRUE(bench.feed(counted("5,5", 2)));
   ASSERT_TRUE(bench.feed(counted("5,5,6,7", 4)));
@@ -210,18 +207,16 @@ TEST(VllmHttpResponse, RunningTotalsTellCumulativeMessages) {
 
 // Each of these deltas begins with all that came before it.
 TEST(VllmHttpResponse, RunningTotalsTellDeltasThatLookCumulative) {
-  for (const bool known : {false, true}) {
-    Bench bench(plain_request(), known ? kDeltas : Dialect{});
-    ASSERT_TRUE(bench.feed(counted("5", 1)));
-    ASSERT_TRUE(bench.feed(counted("5,5", 3)));
-    ASSERT_TRUE(bench.feed(counted("5,5,5,8", 7, R"(,"finish_reason":"stop")")));
-    ASSERT_TRUE(bench.feed("[DONE]"));
-    EXPECT_THAT(bench.sink.ids, ElementsAre(5, 5, 5, 5, 5, 5, 8));
-  }
+  Bench bench;
+  ASSERT_TRUE(bench.feed(counted("5", 1)));
+  ASSERT_TRUE(bench.feed(counted("5,5", 3)));
+  ASSERT_TRUE(bench.feed(counted("5,5,5,8", 7, R"(,"finish_reason":"stop")")));
+  ASSERT_TRUE(bench.feed("[DONE]"));
+  EXPECT_THAT(bench.sink.ids, ElementsAre(5, 5, 5, 5, 5, 5, 8));
 }
 
 TEST(VllmHttpResponse, WithoutTotalsMessagesAreDeltas) {
-  Bench bench(plain_request(), {});
+  Bench bench;
   ASSERT_TRUE(bench.feed(tokens("5")));
   ASSERT_TRUE(bench.feed(tokens("5,6")));
   ASSERT_TRUE(bench.feed(finish("")));
@@ -230,21 +225,21 @@ TEST(VllmHttpResponse, WithoutTotalsMessagesAreDeltas) {
 }
 
 TEST(VllmHttpResponse, MessagesThatRepeatSomethingElseAreRefused) {
-  Bench other(plain_request(), {});
+  Bench other;
   ASSERT_TRUE(other.feed(counted("5", 1)));
   EXPECT_EQ(other.failure(counted("6,7", 2)).code, ErrorCode::EngineProtocol);
-  Bench mixed(plain_request(), {});
+  Bench mixed;
   ASSERT_TRUE(mixed.feed(counted("5", 1)));
   ASSERT_TRUE(mixed.feed(counted("5,6", 2)));
   EXPECT_EQ(mixed.failure(counted("7", 3)).code, ErrorCode::EngineProtocol);
-  Bench decided(plain_request(), {});
+  Bench decided;
   ASSERT_TRUE(decided.feed(counted("5", 1)));
   ASSERT_TRUE(decided.feed(counted("6", 2)));
   EXPECT_EQ(decided.failure(counted("5,6,7", 3)).code, ErrorCode::EngineProtocol);
 }
 
 TEST(VllmHttpResponse, CumulativeLogprobsAreCutAtWhatWasSent) {
-  Bench bench(scoring_request(0), {});
+  Bench bench(scoring_request(0));
   const auto event = [](std::string_view ids, int total, std::string_view entries) {
     return counted(ids, total, fmt::format(R"(,"logprobs":{{"content":[{}]}})", entries));
   };
