@@ -13,12 +13,11 @@
 #include "base/log.hpp"
 #include "cli/process.hpp"
 #include "cli/sampling_defaults.hpp"
+#include "fleet/discovery/file_source.hpp"
 
 namespace fairlead::cli {
 namespace {
 
-// Files that could not be loaded may have arrived since.
-constexpr net::Duration kLoadRetry = std::chrono::seconds(30);
 // Answers that were ended by the drain's deadline have this long to leave.
 constexpr net::Duration kLastWords = std::chrono::milliseconds(200);
 // One line for so long about connections that were refused for want of descriptors.
@@ -36,13 +35,24 @@ int client_fd_limit() {
                               : std::min(limit - std::min(limit / 4, kReservedDescriptors), kMost));
 }
 
-Result<chat::ModelAssets> load(const ServeOptions& options, const std::string& path) {
-  Result<chat::ModelAssets> assets =
-      chat::load_model_assets({.path = path, .generation_config = options.generation_config});
-  if (assets) {
-    if (Result<> set = overlay_sampling(options.default_sampling, assets->defaults); !set) {
-      return std::unexpected(set.error());
+/// The files' sampling values, under those of the cards, under those of the flag.
+Result<chat::ModelAssets> load(const ServeOptions& options, const AssetSource& source) {
+  Result<chat::ModelAssets> assets = chat::load_model_assets(
+      {.path = source.path, .generation_config = options.generation_config});
+  if (!assets) {
+    return assets;
+  }
+  if (!source.sampling.empty()) {
+    const Result<json::Value> cards = json::parse(source.sampling);
+    const Result<> set =
+        cards ? overlay_sampling(*cards, assets->defaults) : std::unexpected(cards.error());
+    if (!set) {
+      return fail(set.error().code,
+                  "`default_sampling_params` of its cards: " + set.error().message);
     }
+  }
+  if (const Result<> set = overlay_sampling(options.default_sampling, assets->defaults); !set) {
+    return std::unexpected(set.error());
   }
   return assets;
 }
@@ -55,10 +65,6 @@ Frontend::Frontend(net::Reactor& control, ServeOptions options)
       registry_(options_.metrics_prefix, options_.threads),
       router_(options_.router_mode, options_.router_seed),
       client_fd_limit_(client_fd_limit()),
-      load_retry_([this] {
-        loaded_path_.clear();
-        check_assets(*fleet_->snapshot());
-      }),
       drain_deadline_([this] { end_drain(); }),
       last_words_([this] { finish_drain(); }) {}
 
@@ -68,10 +74,9 @@ Frontend::~Frontend() {
   for (const auto& lane : lanes_) {
     lane->stop();
   }
+  cards_.reset();
   fleet_.reset();
-  if (loader_.joinable()) {
-    loader_.join();
-  }
+  loader_.reset();
   for (const auto& lane : lanes_) {
     lane->join();
   }
@@ -80,20 +85,23 @@ Frontend::~Frontend() {
 Result<std::unique_ptr<Frontend>> Frontend::start(net::Reactor& control, ServeOptions options,
                                                   std::shared_ptr<const chat::ModelAssets> assets) {
   std::unique_ptr<Frontend> frontend(new Frontend(control, std::move(options)));
-  if (!assets && !frontend->options_.model_path.empty()) {
-    Result<chat::ModelAssets> loaded = load(frontend->options_, frontend->options_.model_path);
+  const ServeOptions& checked = frontend->options_;
+  std::shared_ptr<const chat::ModelAssets> common;
+  if (!assets && !checked.model_path.empty()) {
+    Result<chat::ModelAssets> loaded = load(checked, {.path = checked.model_path, .sampling = {}});
     if (!loaded) {
       return fail(loaded.error().code, "--model-path: " + loaded.error().message);
     }
-    assets = std::make_shared<const chat::ModelAssets>(std::move(*loaded));
+    common = std::make_shared<const chat::ModelAssets>(std::move(*loaded));
   }
   if (Result<> listening = frontend->listen(); !listening) {
     return std::unexpected(listening.error());
   }
   frontend->start_lanes();
   if (assets) {
-    frontend->assets_fixed_ = true;
     frontend->set_assets({}, assets);
+  } else {
+    frontend->start_loader(std::move(common));
   }
   frontend->start_fleet();
   return frontend;
@@ -145,7 +153,24 @@ void Frontend::start_fleet() {
   poster()([this] {
     fleet_->set_cards("flags", fleet::flag_cards(options_.engines, options_.prefill_engines));
     fleet_->start();
+    if (options_.card_folder) {
+      cards_ = std::make_unique<fleet::FileCardSource>(
+          fleet::FileSourceOptions{.folder = *options_.card_folder});
+      cards_->start([this](std::vector<fleet::Card> cards) {
+        fleet_->set_cards("folder", std::move(cards));
+      });
+    }
   });
+}
+
+void Frontend::start_loader(std::shared_ptr<const chat::ModelAssets> common) {
+  loader_ = std::make_unique<AssetLoader>(
+      control_, options_.model_path,
+      [this](const AssetSource& source) { return load(options_, source); },
+      [this](const std::string& model, const std::shared_ptr<const chat::ModelAssets>& assets) {
+        set_assets(model, assets);
+      });
+  loader_->set_default(std::move(common));
 }
 
 std::function<void(std::move_only_function<void()>)> Frontend::poster() {
@@ -177,61 +202,23 @@ void Frontend::on_accept(int fd) {
 }
 
 void Frontend::on_snapshot(const std::shared_ptr<const fleet::Fleet>& fleet) {
-  check_assets(*fleet);
+  if (loader_) {
+    loader_->update(*fleet);  // first, so that a model that becomes known has its files
+  }
   router_.retain(*fleet);
   for (const auto& lane : lanes_) {
     lane->set_fleet(fleet);
   }
 }
 
-// Without --model-path, what the engines call their model decides which files are loaded.
-void Frontend::check_assets(const fleet::Fleet& fleet) {
-  if (assets_fixed_ || loading_) {
-    return;
-  }
-  for (const auto& model : fleet.models) {
-    if (model->model_id != loaded_path_) {
-      load_assets(model->name, model->model_id);
-      return;
-    }
-  }
-}
-
-void Frontend::load_assets(std::string model, std::string path) {
-  loading_ = true;
-  loaded_path_ = path;
-  if (loader_.joinable()) {
-    loader_.join();  // it has posted its result: it is at its end
-  }
-  loader_ = std::thread([this, post = poster(), model = std::move(model), path = std::move(path)] {
-    Result<chat::ModelAssets> loaded = load(options_, path);
-    post([this, model, path, loaded = std::move(loaded)]() mutable {
-      on_assets(model, path, std::move(loaded));
-    });
-  });
-}
-
-void Frontend::on_assets(const std::string& model, const std::string& path,
-                         Result<chat::ModelAssets> loaded) {
-  loading_ = false;
-  if (!loaded) {
-    load_retry_.arm(kLoadRetry);
-    log::error(
-        "the files of model `{}`, which its engine calls `{}`, cannot be loaded: {}; name their "
-        "folder with --model-path",
-        model, path, loaded.error().message);
-    return;
-  }
-  log::info("loaded tokenizer and template of model `{}` from {}", model, loaded->folder);
-  set_assets(model, std::make_shared<const chat::ModelAssets>(std::move(*loaded)));
-  check_assets(*fleet_->snapshot());
-}
-
 void Frontend::set_assets(const std::string& name,
                           const std::shared_ptr<const chat::ModelAssets>& assets) {
-  const tokenizer::Tokenizer& tokenizer = *assets->tokenizer;
-  if (const std::string* bos = tokenizer.special_tokens().find("bos_token")) {
-    bos_[name] = tokenizer.token_to_id(*bos).value_or(kAnyToken);
+  bos_.erase(name);
+  if (assets) {
+    const tokenizer::Tokenizer& tokenizer = *assets->tokenizer;
+    if (const std::string* bos = tokenizer.special_tokens().find("bos_token")) {
+      bos_[name] = tokenizer.token_to_id(*bos).value_or(kAnyToken);
+    }
   }
   for (const auto& lane : lanes_) {
     lane->set_assets(name, assets);

@@ -6,13 +6,14 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/error.hpp"
 #include "chat/model_files.hpp"
+#include "cli/asset_loader.hpp"
 #include "cli/lane.hpp"
 #include "cli/serve_options.hpp"
+#include "fleet/discovery/source.hpp"
 #include "fleet/live_fleet.hpp"
 #include "fleet/resolver.hpp"
 #include "net/reactor.hpp"
@@ -52,12 +53,9 @@ class Frontend {
   Result<> listen();
   void start_lanes();
   void start_fleet();
+  void start_loader(std::shared_ptr<const chat::ModelAssets> common);
   void on_accept(int fd);
   void on_snapshot(const std::shared_ptr<const fleet::Fleet>& fleet);
-  void check_assets(const fleet::Fleet& fleet);
-  void load_assets(std::string model, std::string path);
-  void on_assets(const std::string& model, const std::string& path,
-                 Result<chat::ModelAssets> loaded);
   void set_assets(const std::string& name, const std::shared_ptr<const chat::ModelAssets>& assets);
   engine::TokenId bos_of(std::string_view model) const;
   void end_drain();
@@ -74,6 +72,7 @@ class Frontend {
   std::unique_ptr<net::TcpDialer> dialer_;
   std::unique_ptr<fleet::ThreadResolver> resolver_;
   std::unique_ptr<fleet::LiveFleet> fleet_;
+  std::unique_ptr<fleet::CardSource> cards_;  // besides the flags; reports to the fleet
   std::unique_ptr<LaneContext> lane_context_;
   std::unique_ptr<std::latch> lanes_stopped_;
   std::vector<std::unique_ptr<Lane>> lanes_;
@@ -81,12 +80,8 @@ class Frontend {
   std::unique_ptr<net::Listener> listener_;
   int client_fd_limit_;  // descriptors from this number on are for engines and files
   net::TimePoint next_full_warning_{};
-  std::thread loader_;
-  bool loading_ = false;
-  std::string loaded_path_;    // of the assets in use, or of the last failure
-  bool assets_fixed_ = false;  // given at start; engines' model ids do not matter
   std::map<std::string, engine::TokenId, std::less<>> bos_;  // as set_assets names them
-  net::Timer load_retry_;
+  std::unique_ptr<AssetLoader> loader_;  // null when the assets were given at the start
   std::function<void()> on_drained_;
   std::size_t lanes_busy_ = 0;
   net::Timer drain_deadline_;

@@ -116,13 +116,13 @@ std::size_t usable_cores() {
 
 Result<ServeOptions> serve_options(const Settings& settings) {
   ServeOptions options;
-  Result<std::vector<fleet::Endpoint>> engines = select_engines(settings);
+  Result<EngineSelection> engines = select_engines(settings);
   if (!engines) {
     return std::unexpected(engines.error());
   }
-  for (fleet::Endpoint& engine : *engines) {
-    options.engines.push_back({.endpoint = std::move(engine)});
-  }
+  options.engines = std::move(engines->engines);
+  options.prefill_engines = std::move(engines->prefill_engines);
+  options.card_folder = std::move(engines->folder);
   set_fleet_timing(settings, options.fleet);
   Result<fleet::CanaryOptions> canary = canary_options(settings);
   if (!canary) {

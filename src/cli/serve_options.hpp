@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "base/json.hpp"
 #include "base/log.hpp"
 #include "cli/settings.hpp"
+#include "fleet/discovery/card_folder.hpp"
 #include "fleet/flag_cards.hpp"
 #include "fleet/live_fleet.hpp"
 #include "net/http_server.hpp"
@@ -30,17 +32,18 @@ struct ServeOptions {
   net::Duration drain_timeout{};            ///< Time for running answers after SIGTERM.
   log::Level log_level = log::Level::Info;  ///< Severity from which lines are written.
 
-  net::http::ServerLimits limits;                   ///< Of every reactor's server.
-  std::vector<fleet::NamedEngine> engines;          ///< Named by flags; not prefill engines.
-  std::vector<fleet::NamedEngine> prefill_engines;  ///< Named by flags.
-  fleet::LiveFleetOptions fleet;                    ///< How engines are watched.
-  serving::ServiceOptions service;                  ///< Of every reactor's pipeline.
-  api::ApiOptions api;                              ///< Of the client APIs.
+  net::http::ServerLimits limits;                       ///< Of every reactor's server.
+  std::vector<fleet::NamedEngine> engines;              ///< Named by flags; not prefill engines.
+  std::vector<fleet::NamedEngine> prefill_engines;      ///< Named by flags.
+  std::optional<fleet::CardFolderOptions> card_folder;  ///< Where further engines are found.
+  fleet::LiveFleetOptions fleet;                        ///< How engines are watched.
+  serving::ServiceOptions service;                      ///< Of every reactor's pipeline.
+  api::ApiOptions api;                                  ///< Of the client APIs.
   routing::RouterMode router_mode = routing::RouterMode::RoundRobin;  ///< How workers are chosen.
   std::uint64_t router_seed = 0;                                      ///< Of the random modes.
   std::string metrics_prefix;                                         ///< Of every metric.
 
-  std::string model_path;         ///< Empty: what the first engine reports.
+  std::string model_path;         ///< Empty: what the engines report.
   std::string generation_config;  ///< `auto`, `none` or a folder.
   json::Value default_sampling;   ///< Object or null.
 };

@@ -244,12 +244,13 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
 
     {.name = "direct",
      .kind = Bool,
-     .help = "Dial the engines named by --engine-url, with no discovery store",
+     .help = "Dial the engines named by --engine-url",
      .section = kEngines},
     {.name = "direct-backend",
      .value_name = "NAME",
      .default_value = "vllm",
-     .help = "What the engines speak: vllm (its native gRPC)",
+     .help = "What engines named without a backend speak: vllm (its native gRPC) or vllm-http "
+             "(its HTTP server, by token ids)",
      .section = kEngines},
     {.name = "engine-url",
      .kind = List,
@@ -265,8 +266,25 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {.name = "discovery-backend",
      .value_name = "NAME",
      .default_value = "mem",
-     .help = "Where engines are found when they are not named; only `mem` (nowhere) is available "
-             "yet",
+     .help = "Where engines are found besides those that are named: mem (nowhere) or file (in the "
+             "model cards of a folder)",
+     .section = kEngines},
+    {.name = "discovery-dir",
+     .value_name = "DIR",
+     .help = "Folder of model cards, one NAME.json per worker; it is watched",
+     .section = kEngines,
+     .dyn_name = "-"},
+    {.name = "namespace",
+     .value_name = "NAME",
+     .help = "Take cards of this namespace only; empty and `dynamo` take all",
+     .section = kEngines},
+    {.name = "namespace-prefix",
+     .value_name = "TEXT",
+     .help = "Take cards of the namespaces that begin so; wins over --namespace",
+     .section = kEngines},
+    {.name = "namespace-prefix-strict",
+     .kind = Bool,
+     .help = "Of a prefix, take only itself and itself with `-` and 8 hexadecimal digits behind it",
      .section = kEngines},
     {.name = "engine-startup-timeout-secs",
      .kind = Number,
@@ -427,6 +445,7 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
 });
 
 constexpr auto kUnsupported = std::to_array<UnsupportedVariable>({
+    {"DYN_FILE_KV", "that store is laid out differently; name a folder of cards: --discovery-dir"},
     {"DYN_HTTP_PRE_COMMIT_ERROR_PEEK_MS",
      "the status is always held back until the engine's first message"},
     {"DYN_DISABLE_FRONTEND_ADMIN_API", kNoRange},

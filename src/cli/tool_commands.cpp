@@ -7,6 +7,7 @@
 #include "cli/command.hpp"
 #include "cli/commands.hpp"
 #include "cli/engine_list.hpp"
+#include "fleet/engine_address.hpp"
 #include "fleet/probe_command.hpp"
 #include "tokenizer/line_command.hpp"
 
@@ -23,8 +24,12 @@ int run_probe(const Settings& settings) {
   }
   const auto timeout = std::chrono::duration_cast<net::Duration>(
       std::chrono::duration<double>(settings.number("timeout-secs")));
+  const auto address = fleet::parse_engine_address(settings.positional().front());
+  if (!address) {
+    return report("probe", address.error());
+  }
   const Result<std::string> answer =
-      fleet::probe_engine(settings.positional().front(), *backend, timeout);
+      fleet::probe_engine(address->endpoint.url, address->backend.value_or(*backend), timeout);
   if (!answer) {
     return report("probe", answer.error());
   }

@@ -39,7 +39,11 @@ void Service::set_fleet(std::shared_ptr<const fleet::Fleet> fleet) {
 }
 
 void Service::set_assets(std::string name, std::shared_ptr<const ModelContext> assets) {
-  assets_[std::move(name)] = std::move(assets);
+  if (assets) {
+    assets_[std::move(name)] = std::move(assets);
+  } else {
+    assets_.erase(name);
+  }
 }
 
 std::shared_ptr<const ModelContext> Service::assets(const fleet::Model& model) const {

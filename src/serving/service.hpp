@@ -68,7 +68,8 @@ class Service {
   void set_fleet(std::shared_ptr<const fleet::Fleet> fleet);
   /// The current snapshot; never null.
   const std::shared_ptr<const fleet::Fleet>& fleet() const { return fleet_; }
-  /// Sets the assets used for a model; `name` is the public model name, or empty for all models.
+  /// Sets the assets used for a model; `name` is the public model name, or empty for all models;
+  /// null forgets them.
   void set_assets(std::string name, std::shared_ptr<const ModelContext> assets);
   /// The assets of a model, of an adapter its base's; null when none are loaded.
   std::shared_ptr<const ModelContext> assets(const fleet::Model& model) const;

@@ -16,8 +16,11 @@ void write_model(json::Writer& writer, const serving::Service& service, const fl
   }
   writer.begin_object().key("id").string(name).key("object").string("model");
   writer.key("created").integer(model.created).key("owned_by").string("fairlead");
-  writer.key("root").string(model.model_id.empty() ? model.name : model.model_id);
-  writer.key("parent").null().key("max_model_len");
+  const bool adapter = !model.base_name.empty();
+  const std::string& root = adapter ? model.source_path : model.model_id;
+  writer.key("root").string(root.empty() ? model.name : root).key("parent");
+  adapter ? writer.string(model.base_name) : writer.null();
+  writer.key("max_model_len");
   context == 0 ? writer.null() : writer.unsigned_integer(context);
   writer.end_object();
 }

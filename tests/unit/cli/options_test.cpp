@@ -148,7 +148,9 @@ TEST(Options, TheDynNamesOfOtherFrontendsWork) {
 
 TEST(ServeOptions, EachWrongCombinationHasOneClearLine) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> rows{
-      {{}, "no engines: name them with --direct --engine-url URL"},
+      {{},
+       "no engines: name them with --direct --engine-url URL, or a folder of model cards with "
+       "--discovery-backend file --discovery-dir DIR"},
       {{"--direct"}, "--direct needs at least one --engine-url"},
       {{"--engine-url", "h:1"}, "--engine-url: engine URLs need --direct"},
       {{"--prefill-engine-url", "h:1"}, "--prefill-engine-url: engine URLs need --direct"},
@@ -160,18 +162,38 @@ TEST(ServeOptions, EachWrongCombinationHasOneClearLine) {
        "--prefill-engine-url: prefill/decode dispatch is not supported yet; name the engines with "
        "--engine-url"},
       {{"--direct", "--engine-url", "h:1", "--direct-backend", "trt"},
-       "--direct-backend: backend `trt` is unknown; choose `vllm`"},
+       "--direct-backend: backend `trt` is unknown; choose `vllm` or `vllm-http`"},
       {{"--direct", "--engine-url", "h:1", "--direct-backend", "sglang"},
-       "--direct-backend: backend `sglang` is not supported yet; only `vllm` is"},
+       "--direct-backend: backend `sglang` is not supported yet; choose `vllm` or `vllm-http`"},
+      {{"--direct", "--engine-url", "h:1", "--direct-backend", "openai-http"},
+       "--direct-backend: backend `openai-http` is not supported yet; choose `vllm` or "
+       "`vllm-http`"},
       {{"--direct", "--engine-url", "sglang=h:1"},
-       "--engine-url: backend `sglang` is not supported yet; only `vllm` is"},
+       "--engine-url: backend `sglang` is not supported yet; choose `vllm` or `vllm-http`"},
+      {{"--direct", "--engine-url", "trt=h:1"},
+       "--engine-url: backend `trt` is unknown; choose `vllm` or `vllm-http`"},
+      {{"--direct", "--engine-url", "vllm=h:1,vllm-http=h:1"},
+       "--engine-url: http://h:1 is named twice"},
       {{"--direct", "--engine-url", "h:1,h:1"}, "--engine-url: http://h:1 is named twice"},
       {{"--direct", "--engine-url", "h:1", "--router-mode", "kv"},
        "--router-mode: mode `kv` is not supported yet; choose one of round-robin, random, "
        "power-of-two, least-loaded, direct"},
       {{"--direct", "--engine-url", "h:1", "--discovery-backend", "etcd"},
-       "--discovery-backend: discovery backend `etcd` is not supported yet; name the engines with "
-       "--direct --engine-url URL"},
+       "--discovery-backend: discovery backend `etcd` is not supported yet; choose `file` with "
+       "--discovery-dir DIR, or name the engines with --direct --engine-url URL"},
+      {{"--discovery-backend", "zookeeper"},
+       "--discovery-backend: discovery backend `zookeeper` is unknown; choose `file` with "
+       "--discovery-dir DIR, or name the engines with --direct --engine-url URL"},
+      {{"--discovery-backend", "file"},
+       "--discovery-backend: which folder are the cards in? name it with --discovery-dir DIR"},
+      {{"--discovery-backend", "file", "--discovery-dir", ""},
+       "--discovery-backend: which folder are the cards in? name it with --discovery-dir DIR"},
+      {{"--discovery-backend", "file", "--discovery-dir", "/dev/null"},
+       "--discovery-dir: `/dev/null` is not a folder"},
+      {{"--direct", "--engine-url", "h:1", "--discovery-dir", "/tmp"},
+       "--discovery-dir: a folder of cards needs --discovery-backend file"},
+      {{"--discovery-backend", "file", "--discovery-dir", "/tmp", "--engine-url", "h:1"},
+       "--engine-url: engine URLs need --direct"},
       {{"--direct", "--engine-url", "h:1", "--model-name", " "}, "--model-name: the name is blank"},
       {{"--direct", "--engine-url", "h:1", "--default-sampling-params", "[1]"},
        "--default-sampling-params: not a JSON object"},
@@ -201,6 +223,67 @@ TEST(ServeOptions, EachWrongCombinationHasOneClearLine) {
   const auto options = serve_options(*good);
   ASSERT_TRUE(options.has_value()) << options.error().message;
   EXPECT_EQ(options->engines.size(), 2U);
+  EXPECT_FALSE(options->card_folder.has_value());
+}
+
+ServeOptions options_of(const Inputs& inputs) {
+  const auto settings = serve(inputs);
+  EXPECT_TRUE(settings.has_value()) << settings.error().message;
+  const auto options = serve_options(*settings);
+  EXPECT_TRUE(options.has_value()) << options.error().message;
+  return options ? *options : ServeOptions();
+}
+
+TEST(ServeOptions, EnginesOfSeveralBackendsMix) {
+  const ServeOptions mixed =
+      options_of({.arguments = {"--direct", "--direct-backend", "vllm-http", "--engine-url",
+                                "h:1,vllm=h:2", "--engine-url", "vllm-http=http://h:3/"}});
+  ASSERT_EQ(mixed.engines.size(), 3U);
+  EXPECT_EQ(mixed.engines[0].backend, engine::Backend::VllmHttp);
+  EXPECT_EQ(mixed.engines[1].backend, engine::Backend::Vllm);
+  EXPECT_EQ(mixed.engines[2].backend, engine::Backend::VllmHttp);
+  EXPECT_EQ(mixed.engines[2].endpoint.url, "http://h:3");
+}
+
+TEST(ServeOptions, AFolderOfCardsNeedsNoEnginesAndMayBeBesideThem) {
+  const std::vector<std::string> folder{"--discovery-backend", "file", "--discovery-dir",
+                                        "/nonexistent/cards"};
+  const ServeOptions alone = options_of({.arguments = folder});
+  ASSERT_TRUE(alone.card_folder.has_value());
+  EXPECT_EQ(alone.card_folder->path, "/nonexistent/cards") << "it may come later";
+  EXPECT_TRUE(alone.engines.empty());
+  EXPECT_TRUE(alone.card_folder->filter.matches("anything"));
+
+  std::vector<std::string> both = folder;
+  both.insert(both.end(), {"--direct", "--engine-url", "h:1"});
+  const ServeOptions beside = options_of({.arguments = both});
+  EXPECT_TRUE(beside.card_folder.has_value());
+  EXPECT_EQ(beside.engines.size(), 1U);
+  EXPECT_TRUE(options_of({.arguments = {"--direct"},
+                          .variables = {{"DYN_DISCOVERY_BACKEND", "file"},
+                                        {"FAIRLEAD_DISCOVERY_DIR", "/tmp"}}})
+                  .card_folder.has_value());
+}
+
+TEST(ServeOptions, NamespacesFilterCards) {
+  const auto filter_of = [](std::vector<std::string> arguments,
+                            std::map<std::string, std::string> variables = {}) {
+    arguments.insert(arguments.end(), {"--discovery-backend", "file", "--discovery-dir", "/tmp"});
+    return options_of({.arguments = arguments, .variables = std::move(variables)})
+        .card_folder->filter;
+  };
+  EXPECT_TRUE(filter_of({"--namespace", "a"}).matches("a"));
+  EXPECT_FALSE(filter_of({"--namespace", "a"}).matches("b"));
+  EXPECT_FALSE(filter_of({}, {{"DYN_NAMESPACE", "a"}}).matches("b"));
+  EXPECT_TRUE(filter_of({"--namespace", "dynamo"}).matches("b"));
+  EXPECT_TRUE(filter_of({"--namespace", "a", "--namespace-prefix", "b"}).matches("bc"));
+  EXPECT_FALSE(filter_of({"--namespace", "a", "--namespace-prefix", "b"}).matches("a"));
+  EXPECT_TRUE(filter_of({"--namespace", "a", "--namespace-prefix", ""}).matches("b"));
+  EXPECT_FALSE(filter_of({"--namespace-prefix", "b", "--namespace-prefix-strict"}).matches("bc"));
+  EXPECT_TRUE(filter_of({}, {{"DYN_NAMESPACE_PREFIX", "b"}, {"DYN_NAMESPACE_PREFIX_STRICT", "YES"}})
+                  .matches("b-0123abcd"));
+  EXPECT_FALSE(filter_of({}, {{"DYN_NAMESPACE_PREFIX", "b"}, {"DYN_NAMESPACE_PREFIX_STRICT", "1"}})
+                   .matches("bc"));
 }
 
 TEST(OptionTables, RowsAreSoundAndDefaultsPassTheirOwnChecks) {

@@ -16,7 +16,6 @@ using engine::Backend;
 using engine::Capability;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 Card parsed(const std::string& text, const std::string& default_instance = "w0") {
   Result<Card> card = parse_card(text, default_instance);

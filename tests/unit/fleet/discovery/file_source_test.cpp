@@ -14,8 +14,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 class FileSourceTest : public ::testing::Test {
  public:
@@ -27,7 +25,7 @@ class FileSourceTest : public ::testing::Test {
     options.absent_interval = milliseconds(10);
     reactor.post([this, options] {
       source = std::make_unique<FileCardSource>(options);
-      source->start([this](std::vector<Card> cards) {
+      source->start([this](const std::vector<Card>& cards) {
         ++reports;
         seen = summary(cards);
       });

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <tuple>
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "chat/model_files.hpp"
+#include "fleet/fleet.hpp"
+#include "net/reactor.hpp"
+
+namespace fairlead::cli {
+
+/// Where a model's text side comes from.
+struct AssetSource {
+  std::string path;      ///< Folder or hub id.
+  std::string sampling;  ///< The cards' sampling defaults as JSON; empty for none.
+
+  bool operator<(const AssetSource& other) const {
+    return std::tie(path, sampling) < std::tie(other.path, other.sampling);
+  }
+  bool operator==(const AssetSource& other) const = default;
+};
+
+/// Loads the files of every model of a fleet, on a thread of its own and one after the other.
+/// Models that share their files share what is loaded. Belongs to the control reactor.
+class AssetLoader {
+ public:
+  /// Loads; called in the loader's thread.
+  using Load = std::function<Result<chat::ModelAssets>(const AssetSource& source)>;
+  /// Receives a model's assets, or null when the model is gone; in the control reactor, also
+  /// inside `update`.
+  using OnAssets = std::function<void(const std::string& model,
+                                      const std::shared_ptr<const chat::ModelAssets>& assets)>;
+
+  /// `default_path` is for models whose cards name no files; empty = what their engine reports.
+  AssetLoader(net::Reactor& control, std::string default_path, Load load, OnAssets on_assets);
+  /// Waits for the files that are being read.
+  ~AssetLoader();
+  AssetLoader(const AssetLoader&) = delete;
+  AssetLoader& operator=(const AssetLoader&) = delete;
+
+  /// Assets that need not be loaded, for the default path.
+  void set_default(std::shared_ptr<const chat::ModelAssets> assets);
+  /// Sees to the assets of the models of a new snapshot. What cannot be loaded is tried again every
+  /// 30 seconds: the files may arrive.
+  void update(const fleet::Fleet& fleet);
+
+ private:
+  struct Entry {
+    AssetSource wanted;
+    AssetSource loaded;  // valid with `assets`
+    std::shared_ptr<const chat::ModelAssets> assets;
+    bool failed = false;  // of `wanted`
+  };
+  using Entries = std::map<std::string, Entry, std::less<>>;
+
+  std::shared_ptr<const chat::ModelAssets> find_loaded(const AssetSource& source) const;
+  void give(const std::string& model, Entry& entry,
+            const std::shared_ptr<const chat::ModelAssets>& assets);
+  void load_next();
+  void on_loaded(const std::string& model, const AssetSource& source,
+                 Result<chat::ModelAssets> loaded);
+
+  net::Reactor& control_;
+  std::string default_path_;
+  std::shared_ptr<const chat::ModelAssets> default_assets_;
+  Load load_;
+  OnAssets on_assets_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  Entries entries_;  // by model
+  bool loading_ = false;
+  std::thread thread_;
+  net::Timer retry_;
+};
+
+}  // namespace fairlead::cli
