@@ -35,6 +35,7 @@ struct CardFolderOptions {
 /// the order of names counts.
 class CardFolder {
  public:
+  /// Looks at nothing yet.
   explicit CardFolder(CardFolderOptions options);
 
   /// What a scan has found.

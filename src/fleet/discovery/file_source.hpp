@@ -22,6 +22,7 @@ struct FileSourceOptions {
 /// report comes after the first look at the folder, even if there are no cards.
 class FileCardSource final : public CardSource {
  public:
+  /// Begins with `start`.
   explicit FileCardSource(FileSourceOptions options);
   /// Ends the watch. A thread that is blocked in the file system is left to end by itself.
   ~FileCardSource() override;
