@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
 #include <span>
 
 #include "base/json.hpp"
+#include "engine/extra_args.hpp"
 
 namespace fairlead::engine::vllm_http {
 namespace {
@@ -53,6 +55,14 @@ Result<> validate(const GenerateRequest& request) {
   }
   if (!is_object_or_null(request.extra_args)) {
     return invalid("vllm_xargs", "must be an object");
+  }
+  // They have their own fields; here they could only be a client's.
+  if (const json::Object* args = request.extra_args.as_object()) {
+    const auto found = std::ranges::find_if(
+        *args, [](const json::Member& member) { return is_connector_argument(member.key); });
+    if (found != args->end()) {
+      return invalid(fmt::format("vllm_xargs.{}", found->key), "is not allowed");
+    }
   }
   return {};
 }

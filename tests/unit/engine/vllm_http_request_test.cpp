@@ -214,6 +214,10 @@ TEST(VllmHttpRequest, InvalidRequestsAreRefused) {
       {"kv_transfer_params", [](GenerateRequest& r) { r.kv_transfer_params = 1; }},
       {"ec_transfer_params", [](GenerateRequest& r) { r.ec_transfer_params = "x"; }},
       {"vllm_xargs", [](GenerateRequest& r) { r.extra_args = json::Array(); }},
+      {"vllm_xargs.kv_transfer_params",
+       [](GenerateRequest& r) { r.extra_args = *json::parse(R"({"kv_transfer_params":1})"); }},
+      {"vllm_xargs.bootstrap_room",
+       [](GenerateRequest& r) { r.extra_args = *json::parse(R"({"a":1,"bootstrap_room":1})"); }},
   };
   for (const auto& [field, spoil] : cases) {
     GenerateRequest request = plain_request();

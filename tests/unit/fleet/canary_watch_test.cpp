@@ -24,6 +24,12 @@ constexpr const char* kUrl = "http://127.0.0.1:7001";
 
 /// One engine in a fleet with canaries on.
 class CanaryWatchTest : public ::testing::Test {
+ public:
+  ~CanaryWatchTest() override {
+    in_turn([this] { fleet.reset(); });
+    EXPECT_EQ(fake.streams, 0);
+  }
+
  protected:
   CanaryWatchTest() {
     fake.info.emplace();
@@ -38,11 +44,6 @@ class CanaryWatchTest : public ::testing::Test {
     options.canary.timeout = 5s;
     options.canary.busy_stall = 1h;
   }
-  ~CanaryWatchTest() override {
-    in_turn([this] { fleet.reset(); });
-    EXPECT_EQ(fake.streams, 0);
-  }
-
   void in_turn(const std::function<void()>& job) {
     bool done = false;
     reactor.post([&] {
