@@ -48,7 +48,7 @@ def test_an_idle_engine_is_tried_again_and_again_and_clients_figures_do_not_show
     assert engine.state()["aborted_total"] == 0
 
 
-@pytest.mark.parametrize("backend", ["vllm"])
+@pytest.mark.parametrize("backend", ["vllm", "vllm-http"])
 def test_a_model_that_refuses_any_temperature_becomes_healthy_by_default(mock_engine, serve, backend):
     engine = mock_engine("--speedup-ratio", "0", "--refuse-temperature", model="demo", backend=backend)
     server = serve([engine], *QUICK, backend=backend, model_path=FOLDER)
@@ -57,7 +57,7 @@ def test_a_model_that_refuses_any_temperature_becomes_healthy_by_default(mock_en
     assert canaries(server, "failure") == 0
 
 
-@pytest.mark.parametrize("backend", ["vllm"])
+@pytest.mark.parametrize("backend", ["vllm", "vllm-http"])
 def test_such_a_model_fails_a_payload_with_a_temperature(mock_engine, serve, backend):
     engine = mock_engine("--speedup-ratio", "0", "--refuse-temperature", model="demo", backend=backend)
     payload = '{"token_ids": [1], "sampling_options": {"temperature": 0.0}, "stop_conditions": {"max_tokens": 1}}'
