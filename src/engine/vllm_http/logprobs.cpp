@@ -130,6 +130,9 @@ void read_entry(const json::Value& entry, TokenId id, const OutputOptions& outpu
     keep_likeliest(output.logprobs.value_or(0), out.candidates);
   } else {
     keep_requested(output.logprob_token_ids, out.candidates);
+    if (std::ranges::count(output.logprob_token_ids, id) > 0) {
+      out.rank = 0;  // its place in the list, on some servers
+    }
   }
 }
 

@@ -11,10 +11,9 @@
 namespace fairlead::engine::vllm_http {
 
 /// Reads `{content: [...]}` of one message, which must have an entry for each of `ids`, and fills
-/// `out` from the entry of `ids[from]` on. Entries are `{token_id, logprob, rank, top_logprobs}`,
-/// or
-/// `{token: "token_id:<id>", logprob, top_logprobs}` before 0.32.0. Candidates are what `output`
-/// asks for: the requested ids in their order (without ranks, which vLLM numbers by position then),
+/// `out` from the entry of `ids[from]` on. An entry is `{token_id, logprob, rank, top_logprobs}`;
+/// before 0.32.0 it is `{token: "token_id:<id>", logprob, top_logprobs}`. Candidates are what
+/// `output` asks for: the requested ids in their order (without ranks, which are positions then),
 /// or the most likely ones, most likely first. An entry that is null, not finite or of another
 /// token is a placeholder; a list that is absent or of another length is EngineProtocol.
 Result<> read_token_logprobs(const json::Value* logprobs, std::span<const TokenId> ids,

@@ -285,6 +285,7 @@ TEST(VllmHttpLogprobs, RequestedIdsComeInTheirOrderAndWithoutRanks) {
   EXPECT_FLOAT_EQ(candidates[1].logprob, -1);
   EXPECT_EQ(candidates[2].id, 8U);
   EXPECT_EQ(candidates[2].rank, 0U);
+  EXPECT_EQ(bench.sink.logprobs[0].rank, 0U);  // it is one of them
 }
 
 TEST(VllmHttpLogprobs, CountZeroMeansTheSampledTokenOnly) {
