@@ -138,7 +138,8 @@ void use_metrics(const MetricFacts& facts, EngineInfo& info) {
   const auto first = *facts.block_sizes.begin();
   const std::size_t ranks = facts.block_sizes.size();
   if (facts.block_sizes.rbegin()->first - first.first + 1 != ranks) {
-    info.warnings.push_back("/metrics: the engine's data-parallel ranks have gaps; assuming one");
+    info.warnings.emplace_back(
+        "/metrics: the engine's data-parallel ranks have gaps; assuming one");
     return;
   }
   info.data_parallel_start = first.first;
@@ -148,7 +149,7 @@ void use_metrics(const MetricFacts& facts, EngineInfo& info) {
   if (agree) {
     info.kv_block_size = first.second;
   } else {
-    info.warnings.push_back("/metrics: the engine's ranks differ in their KV block size");
+    info.warnings.emplace_back("/metrics: the engine's ranks differ in their KV block size");
   }
   info.total_kv_blocks = facts.blocks;
 }

@@ -22,7 +22,7 @@ class GenerateCall final : private net::Flushable {
  public:
   /// Both must outlive it; the sink only until the call is finished.
   GenerateCall(Core& core, const GenerateRequest& request, TokenSink& sink);
-  ~GenerateCall();
+  ~GenerateCall() override;
 
   /// Sends the request at the end of this turn. Errors say what is wrong with it.
   Result<> start(const GenerateRequest& request);

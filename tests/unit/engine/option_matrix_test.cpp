@@ -47,7 +47,7 @@ Wire grpc_wire(vllm_grpc::Dialect dialect) {
             EXPECT_TRUE(message.ParseFromString(std::string(*written)));
             std::string out = message.ShortDebugString();
             for (const auto& [name, value] : vllm_grpc::request_metadata(request)) {
-              out += "\n" + name + "=" + value;
+              out.append("\n").append(name).append("=").append(value);
             }
             return Result<std::string>(out);
           }};
@@ -59,7 +59,7 @@ Wire http_wire(std::string_view dialect) {
                 vllm_http::write_request(request, vllm_http::dialect_from_text(dialect), "m");
             if (body) {
               for (const net::http::Header& header : vllm_http::request_headers(request)) {
-                *body += "\n" + header.name + "=" + header.value;
+                body->append("\n").append(header.name).append("=").append(header.value);
               }
             }
             return body;

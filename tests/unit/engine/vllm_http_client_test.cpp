@@ -39,7 +39,7 @@ FakeHttpServer::Script stream_of(std::vector<std::string> events) {
 FakeHttpServer::Script whole_stream() { return stream_of({token(5), kFinish, "[DONE]"}); }
 
 class VllmHttpClient : public ::testing::Test {
- protected:
+ public:
   ~VllmHttpClient() override {
     in_turn([this] {
       stream.reset();
@@ -47,6 +47,7 @@ class VllmHttpClient : public ::testing::Test {
     });
   }
 
+ protected:
   void in_turn(const std::function<void()>& job) {
     bool done = false;
     reactor.post([&] {
