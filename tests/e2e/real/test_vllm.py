@@ -1,70 +1,14 @@
-"""A real vLLM engine behind Fairlead, compared with the engine's own OpenAI endpoint.
-
-Runs when VLLM_CPU_HOME names a folder with the file `.ready`, a virtual environment with vLLM for the
-CPU in `venv`, the gRPC frontend binary `vllm-rs` and the model folder `models/smollm2-135m`
-(docs/engines.md says how to make one). Otherwise every test is reported as skipped.
-"""
+"""A real vLLM engine behind Fairlead, compared with the engine's own OpenAI endpoint."""
 
 import concurrent.futures
-import os
 import re
-import signal
-import socket
-import subprocess
 import time
-from pathlib import Path
 
 import grpc
 import httpx
 import pytest
 from fairlead import grpc_channel, wait_until
-
-HOME = Path(os.environ.get("VLLM_CPU_HOME", "/nonexistent"))
-MODEL = "smollm2-135m"
-
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(not (HOME / ".ready").exists(), reason="no VLLM_CPU_HOME with a real engine"),
-]
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory):
-    http, grpc = free_ports(2)
-    log = tmp_path_factory.mktemp("vllm") / "engine.log"
-    env = {**os.environ, "PATH": f"{HOME}/venv/bin:{os.environ['PATH']}", "VLLM_CPU_KVCACHE_SPACE": "1",
-           "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE",
-           "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1",
-           "VLLM_USE_RUST_FRONTEND": "1", "VLLM_RUST_FRONTEND_PATH": f"{HOME}/vllm-rs"}
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            [f"{HOME}/venv/bin/vllm", "serve", f"{HOME}/models/{MODEL}", "--served-model-name", MODEL,
-             "--host", "127.0.0.1", "--port", str(http), "--grpc-port", str(grpc), "--enforce-eager",
-             "--dtype", "bfloat16", "--max-model-len", "1024", "--max-num-seqs", "8", "--block-size", "32",
-             "--num-gpu-blocks-override", "80", "--enable-prefix-caching"],
-            env=env, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
-    url = f"http://127.0.0.1:{http}"
-    try:
-        wait_until(lambda: httpx.get(f"{url}/v1/models", timeout=5).json()["data"][0]["id"] == MODEL, 300,
-                   f"vLLM, see {log}", interval=0.5)
-        process.url, process.grpc = url, f"http://127.0.0.1:{grpc}"
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+from fairlead.real_engine import HOME, MODEL
 
 
 @pytest.fixture(scope="module")
