@@ -121,6 +121,8 @@ struct EngineInfo {
   std::uint32_t data_parallel_size = 1;    ///< Local ranks.
   CapabilitySet capabilities;              ///< What requests may ask of it.
   std::vector<std::string> lora_adapters;  ///< Names of the loaded adapters.
+  std::vector<std::string> lora_paths;     ///< Their files, in the same order, or empty; each may
+                                           ///< be empty.
   std::string tool_call_parser;            ///< As the engine names it; reported, never adopted.
   std::string reasoning_parser;            ///< Likewise.
   std::vector<KvEventSource> kv_event_sources;  ///< One per rank, or empty.

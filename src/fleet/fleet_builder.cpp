@@ -175,10 +175,13 @@ void FleetBuilder::gather_adapters(Draft& draft) const {
   }
   for (const Group* group : draft.groups) {
     for (const Member* member : group->committed()) {
-      for (const std::string& lora : member->info->lora_adapters) {
+      const engine::EngineInfo& info = *member->info;
+      for (std::size_t i = 0; i < info.lora_adapters.size(); ++i) {
+        const std::string& lora = info.lora_adapters[i];
         if (!lora.empty() && !named_by_cards.contains(lora)) {
-          draft.adapters.try_emplace(lora,
-                                     Adapter{.lora_name = lora, .source_path = {}, .aliases = {}});
+          std::string path = i < info.lora_paths.size() ? info.lora_paths[i] : std::string();
+          draft.adapters.try_emplace(
+              lora, Adapter{.lora_name = lora, .source_path = std::move(path), .aliases = {}});
         }
       }
     }

@@ -60,13 +60,14 @@ std::shared_ptr<const fleet::Worker> Service::worker(fleet::WorkerId id) const {
 }
 
 std::shared_ptr<engine::EngineClient> Service::client(const fleet::Worker& worker) {
-  Entry& entry = clients_[worker.id];
   // Another life of the engine may speak another dialect: start over with what its probe found.
-  if (!entry.client || entry.incarnation != worker.incarnation) {
-    entry.incarnation = worker.incarnation;
-    entry.client = make_client_(worker.client_options());
+  const auto found = clients_.find(worker.id);
+  if (found != clients_.end() && found->second.incarnation == worker.incarnation) {
+    return found->second.client;
   }
-  return entry.client;
+  std::shared_ptr<engine::EngineClient> client = make_client_(worker.client_options());
+  clients_[worker.id] = {.incarnation = worker.incarnation, .client = client};
+  return client;
 }
 
 void Service::report_failure(const fleet::Worker& worker) {

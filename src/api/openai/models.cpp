@@ -105,6 +105,9 @@ std::string health_body(const serving::Service& service) {
   }
   writer.end_array().key("instances").begin_array();
   for (const auto& model : service.fleet()->models) {
+    if (!model->base_name.empty()) {
+      continue;  // its workers are its base's
+    }
     for (const auto& set : model->worker_sets) {
       for (const auto& worker : set->workers) {
         writer.begin_object().key("worker_id").unsigned_integer(worker->id);

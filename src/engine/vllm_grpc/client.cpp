@@ -68,6 +68,7 @@ class Client final : public EngineClient {
   Task<Result<>> check_service(std::string service, TimePoint deadline, StatusCode& code);
   Task<Result<Dialect>> find_service(TimePoint deadline);
   Task<Result<std::string>> kv_event_sources(TimePoint deadline);
+  Task<Result<>> list_loras(TimePoint deadline, EngineInfo& info);
 
   Core core_;
 };
@@ -118,11 +119,29 @@ Task<Result<EngineInfo>> Client::probe(TimePoint deadline) {
   }
   std::vector<std::string> warnings;
   Result<EngineInfo> info = read_discovery(answers, *dialect, warnings);
-  if (info) {
-    core_.dialect = *dialect;
-    info->warnings = std::move(warnings);
+  if (!info) {
+    co_return info;
   }
+  if (info->capabilities.has(Capability::Lora)) {
+    if (Result<> listed = co_await list_loras(deadline, *info); !listed) {
+      co_return std::unexpected(std::move(listed.error()));
+    }
+  }
+  core_.dialect = *dialect;
+  info->warnings = std::move(warnings);
   co_return info;
+}
+
+/// Servers without the call, or started without adapters, have none.
+Task<Result<>> Client::list_loras(TimePoint deadline, EngineInfo& info) {
+  const Answer answer = co_await call("/vllm.Control/ListLoras", deadline);
+  if (answer) {
+    co_return read_loras(*answer, info);
+  }
+  if (unimplemented(answer.error()) || answer.error().code == StatusCode::FailedPrecondition) {
+    co_return Result<>();
+  }
+  co_return std::unexpected(status_error("ListLoras", answer.error()));
 }
 
 Task<Result<Dialect>> Client::find_service(TimePoint deadline) {

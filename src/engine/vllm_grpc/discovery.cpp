@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "vllm/control.pb.h"
@@ -215,6 +216,24 @@ Result<EngineInfo> read_discovery(const DiscoveryAnswers& answers, Dialect diale
     info.capabilities.add(Capability::BadWordsTokenIds);
   }
   return info;
+}
+
+Result<> read_loras(const std::string& answer, EngineInfo& info) {
+  ::vllm::ListLorasResponse loras;
+  if (!loras.ParseFromString(answer)) {
+    return protocol_error("ListLoras: the answer could not be decoded");
+  }
+  std::map<std::string, std::string> paths;  // by name: the order of servers may change
+  for (const ::vllm::LoraAdapter& adapter : loras.adapters()) {
+    if (!blank(adapter.lora_name())) {
+      paths.emplace(adapter.lora_name(), adapter.source_path());
+    }
+  }
+  for (auto& [name, path] : paths) {
+    info.lora_adapters.push_back(name);
+    info.lora_paths.push_back(std::move(path));
+  }
+  return {};
 }
 
 Dialect dialect_of_answers(const DiscoveryAnswers& answers) {

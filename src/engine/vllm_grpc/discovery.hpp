@@ -26,6 +26,10 @@ struct DiscoveryAnswers {
 Result<EngineInfo> read_discovery(const DiscoveryAnswers& answers, Dialect dialect,
                                   std::vector<std::string>& warnings);
 
+/// Fills in the adapters that `answer`, a `vllm.ListLorasResponse`, lists. Blank and repeated names
+/// are left out. Errors are EngineProtocol.
+Result<> read_loras(const std::string& answer, EngineInfo& info);
+
 /// The dialect of a server that has `vllm.Inference`, from its answers.
 Dialect dialect_of_answers(const DiscoveryAnswers& answers);
 

@@ -507,6 +507,47 @@ TEST_F(VllmClient, EventSourcesMayBeAskedOfAThirdService) {
   EXPECT_THAT(info->kv_event_sources, SizeIs(0));
 }
 
+TEST_F(VllmClient, ListsTheAdaptersOfAnEngineThatKnowsThem) {
+  constexpr const char* kListLoras = "/vllm.Control/ListLoras";
+  ::vllm::ModelInfo model;
+  ASSERT_TRUE(model.ParseFromString(model_info()));
+  model.set_supports_lora(true);
+  ::vllm::ServerInfo info_message;
+  ASSERT_TRUE(info_message.ParseFromString(server_info()));
+  info_message.set_max_loras(2);
+  ::vllm::ListLorasResponse loras;
+  for (const char* name : {"sql", "", "chat", "sql"}) {
+    ::vllm::LoraAdapter& adapter = *loras.add_adapters();
+    adapter.set_lora_name(name);
+    adapter.set_source_path(std::string("/loras/") + name);
+  }
+  server.on(kHealth, serving());
+  server.on(kModelInfo, model_info());
+  server.on(kServerInfo, info_message.SerializeAsString());
+  server.on(kSources, std::string());
+  server.on(kListLoras, loras.SerializeAsString());
+  connect("");
+  Result<EngineInfo> info = probe();
+  ASSERT_TRUE(info) << info.error().message;
+  EXPECT_THAT(info->lora_adapters, SizeIs(0)) << "not asked: the engine has no adapters";
+  server.on(kModelInfo, model.SerializeAsString());
+  info = probe();
+  ASSERT_TRUE(info) << info.error().message;
+  EXPECT_EQ(info->lora_adapters, (std::vector<std::string>{"chat", "sql"}));
+  EXPECT_EQ(info->lora_paths, (std::vector<std::string>{"/loras/chat", "/loras/sql"}));
+  // Servers without the call, or started without adapters.
+  for (const StatusCode code : {StatusCode::Unimplemented, StatusCode::FailedPrecondition}) {
+    server.on(kListLoras, code, "no");
+    info = probe();
+    ASSERT_TRUE(info) << info.error().message;
+    EXPECT_THAT(info->lora_adapters, SizeIs(0));
+  }
+  server.on(kListLoras, StatusCode::Internal, "not now");
+  EXPECT_FALSE(probe());
+  server.on(kListLoras, std::string("\xff"));
+  EXPECT_EQ(probe().error().code, ErrorCode::EngineProtocol);
+}
+
 TEST_F(VllmClient, AFailingDiscoveryCallFailsTheProbe) {
   server.on(kHealth, serving());
   server.on(kModelInfo, StatusCode::Internal, "not now");

@@ -2,10 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <deque>
-#include <map>
-
 #include "net/testing.hpp"
+#include "serving/fake_engines.hpp"
 #include "serving/testing.hpp"
 
 namespace fairlead::serving {
@@ -13,87 +11,10 @@ namespace {
 
 using net::testing::run_until;
 using testing::byte_tokenizer;
+using testing::Engines;
+using testing::FakeClient;
 using testing::ids_of;
-
-// What the fake engines saw; shared by all of them.
-struct Engines {
-  struct Stream {
-    std::string authority;
-    engine::GenerateRequest request;
-    engine::TokenSink* sink = nullptr;  // null once the stream was destroyed
-    bool paused = false;
-    bool finished = false;
-    bool aborted = false;
-  };
-  std::deque<Stream> streams;
-  std::map<std::string, Error> refuse;  // by authority: what open answers
-
-  void tokens(std::size_t i, std::string_view text, const engine::Finish* finish = nullptr) {
-    const auto ids = ids_of(text);
-    streams[i].finished = finish != nullptr;
-    streams[i].sink->on_tokens({ids, {}, finish});
-  }
-};
-
-class FakeStream final : public engine::EngineStream {
- public:
-  explicit FakeStream(Engines::Stream& state) : state_(state) {}
-  ~FakeStream() override {
-    state_.sink = nullptr;
-    state_.aborted = !state_.finished;
-  }
-  void pause() override { state_.paused = true; }
-  void resume() override { state_.paused = false; }
-
- private:
-  Engines::Stream& state_;
-};
-
-class FakeClient final : public engine::EngineClient {
- public:
-  FakeClient(Engines& engines, std::string authority)
-      : engines_(engines), authority_(std::move(authority)) {}
-  net::Task<Result<engine::EngineInfo>> probe(net::TimePoint) override {
-    co_return engine::EngineInfo();
-  }
-  net::Task<Result<>> check_health(net::TimePoint) override { co_return Result<>(); }
-  Result<std::unique_ptr<engine::EngineStream>> open(const engine::GenerateRequest& request,
-                                                     engine::TokenSink& sink) override {
-    if (const auto refused = engines_.refuse.find(authority_); refused != engines_.refuse.end()) {
-      return std::unexpected(refused->second);
-    }
-    auto& stream = engines_.streams.emplace_back();
-    stream.authority = authority_;
-    stream.request = request;
-    stream.sink = &sink;
-    return std::make_unique<FakeStream>(stream);
-  }
-  void set_addresses(std::vector<net::Address>) override {}
-
- private:
-  Engines& engines_;
-  std::string authority_;
-};
-
-class Recorder final : public ResponseEncoder {
- public:
-  void on_delta(std::uint32_t choice, const Delta& delta, const Usage&) override {
-    text[choice] += delta.text;
-  }
-  void on_end(std::uint32_t choice, const ChoiceEnd& end, const Usage& usage) override {
-    ends[choice] = end.reason;
-    usages[choice] = usage;
-  }
-  bool congested() const override { return full; }
-  void drained() {
-    full = false;
-    on_resume_();
-  }
-  std::map<std::uint32_t, std::string> text;
-  std::map<std::uint32_t, EndReason> ends;
-  std::map<std::uint32_t, Usage> usages;
-  bool full = false;
-};
+using testing::Recorder;
 
 class GenerationTest : public ::testing::Test {
  protected:
