@@ -63,6 +63,7 @@ Result<> read_models(std::string_view text, EngineInfo& info) {
     }
     if (!text_at(entry, "parent").empty()) {
       info.lora_adapters.push_back(std::move(id));
+      info.lora_paths.push_back(text_at(entry, "root"));
     } else if (info.served_model_name.empty()) {
       info.model_id = text_at(entry, "root");
       info.max_model_len = count_at(entry, "max_model_len");
