@@ -12,10 +12,9 @@ constexpr net::Duration kRetry = std::chrono::seconds(30);
 
 }  // namespace
 
-AssetLoader::AssetLoader(net::Reactor& control, std::string default_path, Load load,
-                         OnAssets on_assets)
+AssetLoader::AssetLoader(net::Reactor& control, ModelPaths paths, Load load, OnAssets on_assets)
     : control_(control),
-      default_path_(std::move(default_path)),
+      paths_(std::move(paths)),
       load_(std::move(load)),
       on_assets_(std::move(on_assets)),
       retry_([this] {
@@ -43,9 +42,11 @@ void AssetLoader::update(const fleet::Fleet& fleet) {
       continue;  // an adapter has its base's
     }
     AssetSource wanted;
-    wanted.path = !model->source_path.empty() ? model->source_path
-                  : !default_path_.empty()    ? default_path_
-                                              : model->model_id;
+    const auto named = paths_.named.find(model->name);
+    wanted.path = named != paths_.named.end()   ? named->second
+                  : !model->source_path.empty() ? model->source_path
+                  : !paths_.common.empty()      ? paths_.common
+                                                : model->model_id;
     if (!model->default_sampling.is_null()) {
       wanted.sampling = json::dump(model->default_sampling);
     }
@@ -69,7 +70,7 @@ void AssetLoader::update(const fleet::Fleet& fleet) {
 }
 
 std::shared_ptr<const chat::ModelAssets> AssetLoader::find_loaded(const AssetSource& source) const {
-  if (default_assets_ && source.path == default_path_ && source.sampling.empty()) {
+  if (default_assets_ && source.path == paths_.common && source.sampling.empty()) {
     return default_assets_;
   }
   for (const auto& [model, entry] : entries_) {
@@ -124,8 +125,8 @@ void AssetLoader::on_loaded(const std::string& model, const AssetSource& source,
     retry_.arm(kRetry);
     log::error(
         "the files of model `{}`, to be found at `{}`, cannot be loaded: {}; name their folder "
-        "with --model-path, or as `source_path` in the model's cards",
-        model, source.path, loaded.error().message);
+        "with --model-path {}=DIR, or as `source_path` in the model's cards",
+        model, source.path, loaded.error().message, model);
   }
   load_next();
 }

@@ -26,6 +26,12 @@ struct AssetSource {
   bool operator==(const AssetSource& other) const = default;
 };
 
+/// What the operator says about the places of models' files.
+struct ModelPaths {
+  std::string common;  ///< Of models whose cards name no files; empty = what their engine reports.
+  std::map<std::string, std::string> named;  ///< By public name; these win over everything.
+};
+
 /// Loads the files of every model of a fleet, on a thread of its own and one after the other.
 /// Models that share their files share what is loaded. Belongs to the control reactor.
 class AssetLoader {
@@ -37,8 +43,7 @@ class AssetLoader {
   using OnAssets = std::function<void(const std::string& model,
                                       const std::shared_ptr<const chat::ModelAssets>& assets)>;
 
-  /// `default_path` is for models whose cards name no files; empty = what their engine reports.
-  AssetLoader(net::Reactor& control, std::string default_path, Load load, OnAssets on_assets);
+  AssetLoader(net::Reactor& control, ModelPaths paths, Load load, OnAssets on_assets);
   /// Waits for the files that are being read.
   ~AssetLoader();
   AssetLoader(const AssetLoader&) = delete;
@@ -67,7 +72,7 @@ class AssetLoader {
                  Result<chat::ModelAssets> loaded);
 
   net::Reactor& control_;
-  std::string default_path_;
+  ModelPaths paths_;
   std::shared_ptr<const chat::ModelAssets> default_assets_;
   Load load_;
   OnAssets on_assets_;

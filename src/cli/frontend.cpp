@@ -87,8 +87,9 @@ Result<std::unique_ptr<Frontend>> Frontend::start(net::Reactor& control, ServeOp
   std::unique_ptr<Frontend> frontend(new Frontend(control, std::move(options)));
   const ServeOptions& checked = frontend->options_;
   std::shared_ptr<const chat::ModelAssets> common;
-  if (!assets && !checked.model_path.empty()) {
-    Result<chat::ModelAssets> loaded = load(checked, {.path = checked.model_path, .sampling = {}});
+  if (!assets && !checked.model_paths.common.empty()) {
+    Result<chat::ModelAssets> loaded =
+        load(checked, {.path = checked.model_paths.common, .sampling = {}});
     if (!loaded) {
       return fail(loaded.error().code, "--model-path: " + loaded.error().message);
     }
@@ -165,7 +166,7 @@ void Frontend::start_fleet() {
 
 void Frontend::start_loader(std::shared_ptr<const chat::ModelAssets> common) {
   loader_ = std::make_unique<AssetLoader>(
-      control_, options_.model_path,
+      control_, options_.model_paths,
       [this](const AssetSource& source) { return load(options_, source); },
       [this](const std::string& model, const std::shared_ptr<const chat::ModelAssets>& assets) {
         set_assets(model, assets);

@@ -90,6 +90,42 @@ Result<json::Value> default_sampling(const Settings& settings) {
   return value;
 }
 
+/// `PATH`, or `NAME=PATH`. What begins like a path is one, whatever it contains.
+Result<> add_model_path(std::string_view text, ModelPaths& out) {
+  const std::size_t equals =
+      text.starts_with('/') || text.starts_with('.') ? std::string_view::npos : text.find('=');
+  if (equals == std::string_view::npos) {
+    if (text.empty()) {
+      return {};
+    }
+    if (!out.common.empty()) {
+      return fail(ErrorCode::InvalidRequest,
+                  fmt::format("`{}` and `{}` are both for all models", out.common, text));
+    }
+    out.common = text;
+    return {};
+  }
+  if (equals == 0 || equals + 1 == text.size()) {
+    return fail(ErrorCode::InvalidRequest, fmt::format("`{}` is not NAME=PATH", text));
+  }
+  if (!out.named.emplace(text.substr(0, equals), text.substr(equals + 1)).second) {
+    return fail(ErrorCode::InvalidRequest,
+                fmt::format("model `{}` is named twice", text.substr(0, equals)));
+  }
+  return {};
+}
+
+Result<ModelPaths> model_paths(const Settings& settings) {
+  ModelPaths out;
+  for (const std::string& text : settings.list("model-path")) {
+    if (const Result<> added = add_model_path(text, out); !added) {
+      return fail(ErrorCode::InvalidRequest,
+                  fmt::format("{}: {}", settings.origin("model-path"), added.error().message));
+    }
+  }
+  return out;
+}
+
 Result<routing::RouterMode> router_mode(const Settings& settings) {
   const std::string& text = settings.text("router-mode");
   if (const auto mode = routing::parse_router_mode(text)) {
@@ -169,7 +205,11 @@ Result<ServeOptions> serve_options(const Settings& settings) {
   options.api = api_options(settings);
   options.api.high_mark_bytes = options.limits.high_mark_bytes;
   options.metrics_prefix = settings.text("metrics-prefix");
-  options.model_path = settings.text("model-path");
+  Result<ModelPaths> paths = model_paths(settings);
+  if (!paths) {
+    return std::unexpected(paths.error());
+  }
+  options.model_paths = std::move(*paths);
   options.generation_config = settings.text("generation-config");
   return options;
 }

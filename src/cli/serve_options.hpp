@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/log.hpp"
+#include "cli/asset_loader.hpp"
 #include "cli/settings.hpp"
 #include "fleet/discovery/card_folder.hpp"
 #include "fleet/flag_cards.hpp"
@@ -43,7 +44,7 @@ struct ServeOptions {
   std::uint64_t router_seed = 0;                                      ///< Of the random modes.
   std::string metrics_prefix;                                         ///< Of every metric.
 
-  std::string model_path;         ///< Empty: what the engines report.
+  ModelPaths model_paths;         ///< Of `--model-path`.
   std::string generation_config;  ///< `auto`, `none` or a folder.
   json::Value default_sampling;   ///< Object or null.
 };

@@ -208,9 +208,11 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      .refusal = kNoAuth},
 
     {.name = "model-path",
-     .value_name = "DIR",
-     .help = "Folder or hub id of the model's tokenizer, template and configuration; by default "
-             "what the first engine reports",
+     .kind = Texts,
+     .value_name = "[MODEL=]DIR",
+     .help =
+         "Folder or hub id of the tokenizer, template and configuration of one model, or of all "
+         "whose cards name none; repeatable. By default what the engines report",
      .section = kModel},
     {.name = "model-name",
      .value_name = "NAME",

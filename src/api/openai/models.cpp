@@ -1,9 +1,16 @@
 #include "api/openai/models.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "base/json.hpp"
+#include "fleet/readiness.hpp"
 
 namespace fairlead::api::openai {
 namespace {
@@ -33,6 +40,94 @@ void write_worker_sets(json::Writer& writer, const fleet::Model& model) {
     writer.key("healthy_workers").unsigned_integer(set->healthy()).end_object();
   }
   writer.end_array();
+}
+
+/// As in cards.
+std::string_view role_key(fleet::Role role) {
+  switch (role) {
+    case fleet::Role::Aggregated: return "aggregated";
+    case fleet::Role::Prefill: return "prefill";
+    case fleet::Role::Decode: return "decode";
+  }
+  return "aggregated";
+}
+
+std::vector<std::string_view> sorted_keys(const std::vector<fleet::Role>& roles) {
+  std::vector<std::string_view> out;
+  out.reserve(roles.size());
+  for (const fleet::Role role : roles) {
+    out.push_back(role_key(role));
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+void write_roles(json::Writer& writer, std::string_view key,
+                 const std::vector<fleet::Role>& roles) {
+  writer.key(key).begin_array();
+  for (const std::string_view name : sorted_keys(roles)) {
+    writer.string(name);
+  }
+  writer.end_array();
+}
+
+/// For people: what is missing, or what keeps prefill and decode sets from being paired.
+std::string reason_of(const fleet::Readiness& readiness) {
+  const std::vector<fleet::Role>& roles =
+      readiness.missing.empty() ? readiness.ambiguous : readiness.missing;
+  return roles.empty() ? std::string()
+                       : fmt::format("{} worker types: {}",
+                                     readiness.missing.empty() ? "ambiguous" : "missing",
+                                     fmt::join(sorted_keys(roles), ", "));
+}
+
+void write_worker_types(json::Writer& writer, const fleet::Model& model,
+                        std::string_view name_space) {
+  std::map<std::string_view, std::vector<const fleet::WorkerSet*>> by_role;
+  for (const auto& set : model.worker_sets) {
+    if (set->name_space == name_space) {
+      by_role[role_key(set->role)].push_back(set.get());
+    }
+  }
+  writer.key("worker_types").begin_object();
+  for (const auto& [role, sets] : by_role) {
+    std::size_t workers = 0;
+    for (const fleet::WorkerSet* set : sets) {
+      workers += set->healthy_with(model.lora_name);
+    }
+    writer.key(role).begin_object().key("workers").unsigned_integer(workers);
+    writer.key("needs").begin_array();
+    for (const std::vector<fleet::Role>& peers : sets.front()->needs) {
+      writer.begin_array();
+      for (const std::string_view peer : sorted_keys(peers)) {
+        writer.string(peer);
+      }
+      writer.end_array();
+    }
+    writer.end_array().end_object();
+  }
+  writer.end_object();
+}
+
+/// Whether each namespace has all the roles it needs.
+void write_namespaces(json::Writer& writer, const fleet::Model& model) {
+  std::set<std::string_view> names;
+  for (const auto& set : model.worker_sets) {
+    names.insert(set->name_space);
+  }
+  writer.key("namespaces").begin_object();
+  for (const std::string_view name : names) {
+    const fleet::Readiness readiness = fleet::namespace_readiness(model, name);
+    writer.key(name).begin_object().key("ready").boolean(readiness.ready);
+    if (const std::string reason = reason_of(readiness); !reason.empty()) {
+      writer.key("reason").string(reason);
+    }
+    write_worker_types(writer, model, name);
+    write_roles(writer, "present", readiness.present);
+    write_roles(writer, "missing_worker_types", readiness.missing);
+    writer.end_object();
+  }
+  writer.end_object();
 }
 
 }  // namespace
@@ -78,6 +173,7 @@ std::string model_ready_body(const serving::Service& service, const fleet::Model
   writer.boolean(is_servable(service, model)).key("files_loaded");
   writer.boolean(service.assets(model) != nullptr);
   write_worker_sets(writer, model);
+  write_namespaces(writer, model);
   writer.end_object();
   return out;
 }

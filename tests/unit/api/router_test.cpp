@@ -92,7 +92,9 @@ TEST_F(ApiRouterTest, ModelsAreListedAsVllmDoes) {
   EXPECT_THAT(get("/v1/models").body, HasSubstr(R"("id":"alias")"));
   EXPECT_EQ(get("/v1/models/demo/ready").body,
             R"({"id":"demo","ready":true,"files_loaded":true,"worker_sets":[{"role":"Aggregated",)"
-            R"("workers":1,"healthy_workers":1}]})");
+            R"("workers":1,"healthy_workers":1}],"namespaces":{"":{"ready":true,)"
+            R"("worker_types":{"aggregated":{"workers":1,"needs":[]}},"present":["aggregated"],)"
+            R"("missing_worker_types":[]}}})");
 }
 
 TEST_F(ApiRouterTest, AKnownModelWithoutWorkersIsNotReady) {

@@ -48,9 +48,10 @@ class AssetLoaderTest : public ::testing::Test {
     reactor.run_turn(milliseconds(0));
   }
 
-  void start(const std::string& default_path = {}) {
+  void start(const std::string& common = {}, std::map<std::string, std::string> named = {}) {
     loader = std::make_unique<AssetLoader>(
-        reactor, default_path, [this](const AssetSource& source) { return load(source); },
+        reactor, ModelPaths{.common = common, .named = std::move(named)},
+        [this](const AssetSource& source) { return load(source); },
         [this](const std::string& model, const std::shared_ptr<const chat::ModelAssets>& assets) {
           given[model] = assets ? assets->folder : "none";
           shared[model] = assets;
@@ -104,6 +105,10 @@ TEST_F(AssetLoaderTest, CardsWinOverTheFlagWhichWinsOverTheEngine) {
   start("/flag");
   update({{"a", "/engine/a"}, {"b", "/engine/b", "/card/b"}});
   ASSERT_TRUE(wait({{"a", "/flag"}, {"b", "/card/b"}}));
+  given.clear();
+  start("/flag", {{"b", "/named/b"}});
+  update({{"a", "/engine/a"}, {"b", "/engine/b", "/card/b"}});
+  ASSERT_TRUE(wait({{"a", "/flag"}, {"b", "/named/b"}}));
 }
 
 TEST_F(AssetLoaderTest, SharedFilesAreLoadedOnceAndKnownOnesNotAgain) {
@@ -140,7 +145,7 @@ TEST_F(AssetLoaderTest, AFailureConcernsItsModelOnly) {
   ASSERT_TRUE(wait({{"b", "/m"}}));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr("the files of model `a`, to be found at `bad`, cannot be loaded: no such "
-                        "folder; name their folder with --model-path"));
+                        "folder; name their folder with --model-path a=DIR"));
   update({{"a", "bad"}, {"b", "/m"}, {"c", "/n"}});
   ASSERT_TRUE(wait({{"b", "/m"}, {"c", "/n"}}));
   EXPECT_THAT(loads(), ElementsAre("bad", "/m", "/n")) << "not tried again at every change";

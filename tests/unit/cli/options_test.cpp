@@ -265,6 +265,29 @@ TEST(ServeOptions, AFolderOfCardsNeedsNoEnginesAndMayBeBesideThem) {
                   .card_folder.has_value());
 }
 
+TEST(ServeOptions, ModelPathsAreForAllOrForOne) {
+  const ServeOptions options =
+      options_of({.arguments = {"--direct", "--engine-url", "h:1", "--model-path", "/all=here",
+                                "--model-path", "org/name=/one", "--model-path", "other=./a=b"}});
+  EXPECT_EQ(options.model_paths.common, "/all=here");
+  EXPECT_EQ(options.model_paths.named,
+            (std::map<std::string, std::string>{{"org/name", "/one"}, {"other", "./a=b"}}));
+  EXPECT_EQ(options_of({.arguments = {"--direct", "--engine-url", "h:1"},
+                        .variables = {{"DYN_MODEL_PATH", "Qwen/Qwen3-8B"}}})
+                .model_paths.common,
+            "Qwen/Qwen3-8B");
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"/a", "/b"}, {"a=/a", "a=/b"}, {"=/a"}, {"a="}}) {
+    std::vector<std::string> arguments{"--direct", "--engine-url", "h:1"};
+    for (const std::string& value : wrong) {
+      arguments.insert(arguments.end(), {"--model-path", value});
+    }
+    const auto refused = serve_options(*serve({.arguments = arguments}));
+    ASSERT_FALSE(refused) << wrong.front();
+    EXPECT_TRUE(refused.error().message.starts_with("--model-path: ")) << refused.error().message;
+  }
+}
+
 TEST(ServeOptions, NamespacesFilterCards) {
   const auto filter_of = [](std::vector<std::string> arguments,
                             std::map<std::string, std::string> variables = {}) {
