@@ -88,6 +88,9 @@ void Http1Exchange::commit() {
   }
   committed_ = pending_.size();
   if (committed_ > 0) {
+    // The source pauses at what it sees now, even if the socket takes all of it at the next flush.
+    above_high_mark_ =
+        above_high_mark_ || connection_.unsent() > connection_.context_.limits.high_mark_bytes;
     connection_.reactor_.flush_later(connection_);
   }
 }

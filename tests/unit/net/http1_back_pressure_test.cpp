@@ -154,6 +154,29 @@ TEST(Http1BackPressure, TellsWhenASlowReaderHasCaughtUp) {
   EXPECT_EQ(drained, 2);
 }
 
+// The source has seen the high mark and paused, so it must hear of the end.
+TEST(Http1BackPressure, TellsAlsoWhenTheSocketTookAllAtOnce) {
+  ServerLimits limits;
+  limits.high_mark_bytes = 4000;
+  limits.low_mark_bytes = 1000;
+  Script script;
+  PipeServer server(bind(start_then_wait, script), limits);
+  BytePeer& peer = server.connect(0, 100'000);
+  server.send(peer, kGet);
+  ASSERT_TRUE(server.until([&] { return script.held == 1; }));
+  int drained = 0;
+  in_turn(server.reactor, [&] {
+    script.exchange->set_on_drain([&] { ++drained; });
+    script.exchange->out().append(6000, 'x');
+    script.exchange->commit();
+    EXPECT_GT(script.exchange->unsent(), 4000u);
+  });
+  ASSERT_TRUE(server.until([&] { return script.exchange->unsent() == 0; }));
+  EXPECT_EQ(drained, 1);
+  in_turn(server.reactor, [&] { script.go.set(); });
+  ASSERT_TRUE(server.until([&] { return peer.text.ends_with("0\r\n\r\n"); }));
+}
+
 TEST(Http1BackPressure, PartialWritesLoseNothing) {
   Script script;
   PipeServer server(bind(start_then_wait, script));
