@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.hpp"
+
 namespace fairlead::serving {
 
 OutputProcessor::OutputProcessor(const OutputRules& rules, const tokenizer::Tokenizer& tokenizer,
@@ -14,9 +16,13 @@ OutputProcessor::OutputProcessor(const OutputRules& rules, const tokenizer::Toke
 
 OutputProcessor::Step OutputProcessor::push(std::span<const engine::TokenId> ids,
                                             const engine::Finish* finish, std::string& text) {
+  offsets_.clear();
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const engine::TokenId id = ids[i];
     ++count_;
+    if (rules_.offsets) {
+      offsets_.push_back(characters_);
+    }
     if (stops_at(id, i + 1 == ids.size(), finish)) {
       return {i + 1, end_at_token(id, text)};
     }
@@ -35,18 +41,17 @@ OutputProcessor::Step OutputProcessor::push(std::span<const engine::TokenId> ids
   return {ids.size(), std::move(end)};
 }
 
-// The engine honours these ids itself; checking them here too keeps the promise with engines that
-// do not know all of the model's ends.
+// The engine honours the user's ids itself; checking them here too keeps the promise with engines
+// that do not.
 bool OutputProcessor::stops_at(engine::TokenId id, bool last, const engine::Finish* finish) const {
-  if (last && finish && finish->reason == engine::FinishReason::Stop &&
-      (finish->stop_token_id == id || finish->eos_token_id == id)) {
-    return true;
+  if (last && finish && finish->reason == engine::FinishReason::Stop) {
+    const bool reported = finish->stop_token_id || finish->eos_token_id;
+    if (reported ? finish->stop_token_id == id || finish->eos_token_id == id
+                 : !rules_.ignore_eos && std::ranges::binary_search(rules_.eos_token_ids, id)) {
+      return true;
+    }
   }
-  if (count_ < rules_.min_tokens) {
-    return false;
-  }
-  return std::ranges::binary_search(rules_.user_stop_ids, id) ||
-         (!rules_.ignore_eos && std::ranges::binary_search(rules_.eos_token_ids, id));
+  return count_ >= rules_.min_tokens && std::ranges::binary_search(rules_.user_stop_ids, id);
 }
 
 ChoiceEnd OutputProcessor::end_at_token(engine::TokenId id, std::string& text) {
@@ -70,15 +75,23 @@ std::optional<ChoiceEnd> OutputProcessor::add_text(engine::TokenId id, std::stri
     return std::nullopt;
   }
   if (!matcher_ || count_ < rules_.min_tokens) {
-    decoder_.push(id, text);
+    decode(id, text);
     return std::nullopt;
   }
   scratch_.clear();
-  decoder_.push(id, scratch_);
+  decode(id, scratch_);
   if (const auto which = matcher_->feed(scratch_, text)) {
     return matched_string(*which);
   }
   return std::nullopt;
+}
+
+void OutputProcessor::decode(engine::TokenId id, std::string& text) {
+  const std::size_t before = text.size();
+  decoder_.push(id, text);
+  if (rules_.offsets) {
+    characters_ += static_cast<std::uint32_t>(utf8::count(std::string_view(text).substr(before)));
+  }
 }
 
 std::optional<ChoiceEnd> OutputProcessor::release_rest(std::string& text) {

@@ -17,6 +17,9 @@ struct Delta {
   std::string_view text;                 ///< May be empty while a character is incomplete.
   std::span<const engine::TokenId> ids;  ///< The tokens received, stop token included.
   std::span<const engine::TokenLogprob> logprobs;  ///< One per id when asked for.
+  /// Characters of the choice's decoded text before each id, text withheld for a stop string
+  /// included; one per id when asked for.
+  std::span<const std::uint32_t> offsets = {};
 };
 
 /// Why a choice ended, in the terms of the APIs.
