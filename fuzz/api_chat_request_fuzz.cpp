@@ -14,6 +14,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!parsed) {
     return 0;
   }
+  if (!fairlead::fuzz::obeys_token_rules(*parsed)) {
+    std::abort();
+  }
   if (parsed->model.empty() || parsed->n < 1 || parsed->n > openai::kMaxChoices ||
       parsed->stop.size() > openai::kMaxStops || !parsed->messages.as_array() ||
       parsed->messages.as_array()->empty() || (parsed->max_tokens && *parsed->max_tokens < 1) ||

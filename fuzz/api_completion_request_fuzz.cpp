@@ -14,6 +14,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!parsed) {
     return 0;
   }
+  if (!fairlead::fuzz::obeys_token_rules(*parsed) || (parsed->max_tokens == 0 && !parsed->echo)) {
+    std::abort();
+  }
   if (parsed->model.empty() || parsed->prompts.empty() ||
       parsed->prompts.size() * parsed->n > openai::kMaxChoices ||
       parsed->stop.size() > openai::kMaxStops) {

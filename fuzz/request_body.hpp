@@ -37,4 +37,26 @@ inline std::optional<api::openai::RequestBody> parse_body(observe::Endpoint endp
   return *std::move(parsed);
 }
 
+// Whether what a request asks to be told about tokens obeys the rules.
+inline bool obeys_token_rules(const api::openai::RequestBody& body) {
+  namespace openai = api::openai;
+  const bool chat = body.endpoint == observe::Endpoint::ChatCompletions;
+  const bool logprobs = body.logprobs.value_or(false);
+  if (body.top_logprobs.value_or(0) > openai::kMaxLogprobs ||
+      (!logprobs && body.top_logprobs.value_or(0) > 0) ||
+      (!chat && logprobs && !body.top_logprobs)) {
+    return false;
+  }
+  if (!body.logprob_token_ids.empty() &&
+      (!logprobs || body.logprob_token_ids.size() > openai::kMaxLogprobIds ||
+       (!chat && body.echo))) {
+    return false;
+  }
+  if (body.stream && body.prompt_logprobs.value_or(0) != 0) {
+    return false;
+  }
+  const std::size_t prompts = chat ? 1 : body.prompts.size();
+  return !body.nvext_fields.completion_token_ids || prompts * body.n == 1;
+}
+
 }  // namespace fairlead::fuzz

@@ -25,6 +25,9 @@ struct SamplingDefaults {
   std::optional<double> repetition_penalty;     ///< `repetition_penalty`.
   std::optional<std::uint32_t> max_new_tokens;  ///< `max_new_tokens`: caps the default length.
   json::Value extra_args = {};  ///< `extra_args`, the engine's own arguments; object or null.
+  /// Candidates per output token and per prompt token; of `--default-sampling-params` only.
+  std::optional<std::uint32_t> logprobs = {};
+  std::optional<std::uint32_t> prompt_logprobs = {};  ///< kAllCandidates of the engines = all.
 };
 
 /// Everything about a model that is not weights.

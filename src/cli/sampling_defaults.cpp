@@ -6,7 +6,9 @@
 #include <optional>
 #include <string_view>
 
+#include "base/log.hpp"
 #include "engine/extra_args.hpp"
+#include "engine/request.hpp"
 
 namespace fairlead::cli {
 namespace {
@@ -33,6 +35,20 @@ Result<> set_integer(std::string_view key, const json::Value& value, std::int64_
   return {};
 }
 
+/// A count of candidates: up to 20, and in prompts any number or -1 for the whole vocabulary.
+std::optional<std::uint32_t> logprob_count(std::string_view key, const json::Value& value) {
+  constexpr std::int64_t kMost = 20;
+  const bool prompt = key == "prompt_logprobs";
+  const std::int64_t* count = value.as_int();
+  if (!count || *count < (prompt ? -1 : 0) ||
+      *count > (prompt ? std::numeric_limits<std::int32_t>::max() : kMost)) {
+    return std::nullopt;
+  }
+  return *count < 0 ? engine::kAllCandidates : static_cast<std::uint32_t>(*count);
+}
+
+bool is_count(std::string_view key) { return key == "logprobs" || key == "prompt_logprobs"; }
+
 Result<> set_member(std::string_view key, const json::Value& value,
                     chat::SamplingDefaults& defaults) {
   if (key == "temperature") {
@@ -58,6 +74,12 @@ Result<> set_member(std::string_view key, const json::Value& value,
     defaults.max_new_tokens = static_cast<std::uint32_t>(integer);
     return set;
   }
+  if (is_count(key)) {
+    if (const auto count = logprob_count(key, value)) {
+      (key == "logprobs" ? defaults.logprobs : defaults.prompt_logprobs) = count;
+    }
+    return {};
+  }
   if (key == "extra_args") {
     const json::Object* object = value.as_object();
     if (!object) {
@@ -68,7 +90,7 @@ Result<> set_member(std::string_view key, const json::Value& value,
   }
   return fail(ErrorCode::InvalidRequest,
               fmt::format("unknown key `{}`; known are temperature, top_p, top_k, min_p, "
-                          "repetition_penalty, max_tokens, extra_args",
+                          "repetition_penalty, max_tokens, logprobs, prompt_logprobs, extra_args",
                           key));
 }
 
@@ -85,6 +107,20 @@ Result<> overlay_sampling(const json::Value& params, chat::SamplingDefaults& def
     }
   }
   return {};
+}
+
+void drop_wrong_counts(std::string_view origin, json::Value& params) {
+  json::Object* object = params.as_object();
+  if (!object) {
+    return;
+  }
+  for (const std::string_view key : {"logprobs", "prompt_logprobs"}) {
+    const json::Value* value = object->find(key);
+    if (value && !logprob_count(key, *value)) {
+      log::warn("{}: `{}` is no count of log-probabilities and is ignored", origin, key);
+      object->erase(key);
+    }
+  }
 }
 
 }  // namespace fairlead::cli

@@ -82,6 +82,7 @@ Result<json::Value> default_sampling(const Settings& settings) {
                 fmt::format("{}: not a JSON object{}", settings.origin(kName),
                             value ? std::string() : ": " + value.error().message));
   }
+  drop_wrong_counts(settings.origin(kName), *value);
   chat::SamplingDefaults probe;
   if (const Result<> known = overlay_sampling(*value, probe); !known) {
     return fail(ErrorCode::InvalidRequest,

@@ -242,6 +242,10 @@ void write_gauges(TextWriter& writer, const Models& models) {
   writer.family("output_tokens_total", "counter", "Tokens received from engines.");
   write_per_model(writer, models,
                   [](const ModelShard& s) -> const Cell& { return s.output_tokens; });
+  writer.family("logprobs_missing_total", "counter",
+                "Log-probabilities that engines left out or sent as no finite number.");
+  write_per_model(writer, models,
+                  [](const ModelShard& s) -> const Cell& { return s.logprobs_missing; });
 }
 
 void write_histograms(TextWriter& writer, const Models& models) {

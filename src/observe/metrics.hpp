@@ -83,6 +83,7 @@ struct ModelShard {
   Cell inflight;                                    ///< inflight_requests, active_requests.
   Cell queued;                                      ///< queued_requests: no token yet.
   Cell output_tokens;                               ///< output_tokens_total.
+  Cell logprobs_missing;                            ///< logprobs_missing_total.
   Histogram duration;                               ///< request_duration_seconds.
   Histogram input_length;                           ///< input_sequence_tokens.
   Histogram output_length;                          ///< output_sequence_tokens.
@@ -150,6 +151,10 @@ class RequestScope {
   void prompt(std::size_t tokens, std::size_t cached);
   /// New tokens were received from the engine.
   void tokens(std::size_t count, double now);
+  /// The engine gave no value for this many log-probabilities that were asked for.
+  void logprobs_missing(std::size_t count) {
+    shard_.logprobs_missing.add(static_cast<std::int64_t>(count));
+  }
   /// The request ended: success, or the error.
   void finish(const Error* error, double now);
   /// Time of construction.

@@ -23,6 +23,7 @@ OutputRules make_rules(const GenerationSpec& spec) {
   rules.include_stop = spec.include_stop;
   rules.skip_special_tokens = spec.skip_special_tokens;
   rules.detokenize = spec.detokenize;
+  rules.offsets = spec.offsets;
   rules.min_tokens = spec.request.stop.min_tokens;
   return rules;
 }
@@ -70,7 +71,21 @@ class Generation::Choice final : public engine::TokenSink {
   }
 
   void on_prompt(const engine::PromptInfo& info) override {
+    if (ended_) {
+      return;
+    }
     last_message_ = net::Reactor::current()->now();
+    if (request_.output.prompt_logprobs) {
+      if (info.logprobs.size() != request_.prompt.size()) {
+        on_error({ErrorCode::EngineProtocol,
+                  fmt::format("{} log-probabilities for {} prompt tokens", info.logprobs.size(),
+                              request_.prompt.size()),
+                  {}});
+        return;
+      }
+      count_missing(info.logprobs);
+      prompt_seen_ = true;
+    }
     activity_.progress(last_message_);
     owner_.encoder_.on_prompt(index_, info);
   }
@@ -84,22 +99,28 @@ class Generation::Choice final : public engine::TokenSink {
       on_error({ErrorCode::EngineCancelled, "the engine aborted the request", {}});
       return;
     }
+    if (auto wrong = check_logprobs(chunk)) {
+      on_error(std::move(*wrong));
+      return;
+    }
     activity_.progress(last_message_);
+    if (owner_.spec_.prompt_only) {
+      drop_output(chunk);
+      return;
+    }
     if (usage_.completion_tokens == 0 && !chunk.ids.empty()) {
       std::vector<engine::TokenId>().swap(request_.prompt);  // never sent again once output began
     }
     text_.clear();
     OutputProcessor::Step step = processor_.push(chunk.ids, chunk.finish, text_);
     usage_.completion_tokens += step.used;
-    if (chunk.finish && chunk.finish->cached_prompt_tokens) {
-      usage_.cached_tokens =
-          std::min<std::uint64_t>(*chunk.finish->cached_prompt_tokens, usage_.prompt_tokens);
-      usage_.cached_known = true;
-    }
+    take_cached(chunk.finish);
     owner_.scope_.tokens(step.used, owner_.service_.seconds());
     if (step.used > 0 || !text_.empty()) {
       const auto logprobs = chunk.logprobs.first(std::min(step.used, chunk.logprobs.size()));
-      owner_.encoder_.on_delta(index_, {text_, chunk.ids.first(step.used), logprobs}, usage_);
+      count_missing(logprobs);
+      owner_.encoder_.on_delta(
+          index_, {text_, chunk.ids.first(step.used), logprobs, processor_.offsets()}, usage_);
     }
     if (step.end) {
       ended_ = true;
@@ -144,6 +165,44 @@ class Generation::Choice final : public engine::TokenSink {
   const Usage& usage() const { return usage_; }
 
  private:
+  // Whoever asked for log-probabilities gets one per token or an error, never fewer.
+  std::optional<Error> check_logprobs(const engine::TokenChunk& chunk) const {
+    if (request_.output.prompt_logprobs && !prompt_seen_) {
+      return Error{ErrorCode::EngineProtocol, "output before the prompt's log-probabilities", {}};
+    }
+    if (request_.output.wants_logprobs() && chunk.logprobs.size() != chunk.ids.size()) {
+      return Error{ErrorCode::EngineProtocol,
+                   fmt::format("{} log-probabilities for {} tokens", chunk.logprobs.size(),
+                               chunk.ids.size()),
+                   {}};
+    }
+    return std::nullopt;
+  }
+
+  void count_missing(std::span<const engine::TokenLogprob> logprobs) {
+    if (const auto count = std::ranges::count(logprobs, true, &engine::TokenLogprob::missing)) {
+      owner_.logprobs_missing(static_cast<std::size_t>(count));
+    }
+  }
+
+  void take_cached(const engine::Finish* finish) {
+    if (finish && finish->cached_prompt_tokens) {
+      usage_.cached_tokens =
+          std::min<std::uint64_t>(*finish->cached_prompt_tokens, usage_.prompt_tokens);
+      usage_.cached_known = true;
+    }
+  }
+
+  // Engines generate at least one token; when only the prompt is wanted, it was never there.
+  void drop_output(const engine::TokenChunk& chunk) {
+    take_cached(chunk.finish);
+    if (chunk.finish) {
+      ended_ = true;
+      owner_.encoder_.on_end(index_, {.reason = EndReason::Length, .matched = {}}, usage_);
+      event_.set();
+    }
+  }
+
   Result<routing::Reservation> choose(const std::vector<std::uint64_t>& excluded) {
     // Later attempts look at the newest fleet: the snapshot of the request may list the dead.
     Service& service = owner_.service_;
@@ -170,6 +229,7 @@ class Generation::Choice final : public engine::TokenSink {
     event_.reset();
     error_.reset();
     ended_ = false;
+    prompt_seen_ = false;
     last_message_ = net::Reactor::current()->now();
     auto opened = dispatch(owner_.service_, worker, request_, *this);
     if (!opened) {
@@ -212,6 +272,7 @@ class Generation::Choice final : public engine::TokenSink {
   Usage usage_;
   std::string text_;
   bool ended_ = false;
+  bool prompt_seen_ = false;  // with its log-probabilities, in this attempt
   std::optional<Error> error_;
   net::Event event_;
   net::TimePoint last_message_;
@@ -294,6 +355,16 @@ void Generation::fail_all(Error error) {
 void Generation::choice_done() {
   if (--running_ == 0) {
     done_.set();
+  }
+}
+
+void Generation::logprobs_missing(std::size_t count) {
+  scope_.logprobs_missing(count);
+  if (!std::exchange(warned_missing_, true) && service_.may_warn()) {
+    log::warn(
+        "request {}: the engine gave no finite log-probability for {} of its tokens; {} is "
+        "reported",
+        spec_.request_id, count, engine::kLowestLogprob);
   }
 }
 

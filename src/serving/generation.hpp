@@ -30,6 +30,8 @@ struct GenerationSpec {
   bool include_stop = false;               ///< Keep the matched stop in the text.
   bool skip_special_tokens = true;         ///< Leave special tokens out of the text.
   bool detokenize = true;                  ///< False: ids only, no text.
+  bool offsets = false;                    ///< Deltas tell where each token's text begins.
+  bool prompt_only = false;                ///< Only the prompt is wanted: output is dropped.
   std::optional<std::uint64_t> worker_id;  ///< Pinned by the client.
 };
 
@@ -57,6 +59,7 @@ class Generation {
   void start_choices();
   void fail_all(Error error);
   void choice_done();
+  void logprobs_missing(std::size_t count);
   void apply_pressure();
   void resume();
   void tick(net::TimePoint now);
@@ -70,6 +73,7 @@ class Generation {
   std::optional<Error> error_;
   std::size_t running_ = 0;
   bool paused_ = false;
+  bool warned_missing_ = false;
   net::TimePoint last_output_;
   std::vector<std::unique_ptr<Choice>> choices_;
   Sweep sweep_;

@@ -88,6 +88,15 @@ double Service::seconds() const {
   return std::chrono::duration<double>(reactor_.now().time_since_epoch()).count();
 }
 
+bool Service::may_warn() {
+  const double now = seconds();
+  if (warned_at_ && now - *warned_at_ < 1) {
+    return false;
+  }
+  warned_at_ = now;
+  return true;
+}
+
 void Service::sweep(Sweep& item) {
   sweeps_.push_back(item);
   if (!sweep_timer_.armed()) {

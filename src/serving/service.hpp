@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -93,6 +94,8 @@ class Service {
   const ServiceOptions& options() const { return options_; }
   /// Monotonic seconds at the start of this turn, for metrics.
   double seconds() const;
+  /// True at most once a second: for warnings that every request could bring.
+  bool may_warn();
   /// Adds to the once-a-second sweep.
   void sweep(Sweep& item);
 
@@ -122,6 +125,7 @@ class Service {
   std::map<std::uint64_t, Entry> clients_;
   std::map<std::string, observe::ModelShard*, std::less<>> shards_;
   bool draining_ = false;
+  std::optional<double> warned_at_;
   IntrusiveList<Sweep, Sweep> sweeps_;
   net::Timer sweep_timer_;
 };

@@ -220,7 +220,7 @@ MESSAGES = [{"role": "user", "content": "hi"}]
      "max_tokens"),
     ({"model": "demo", "messages": MESSAGES, "extra_body": {"no_such_field": 1}}, openai.BadRequestError,
      None, "no_such_field"),
-    ({"model": "demo", "messages": MESSAGES, "logprobs": True}, openai.BadRequestError, None, "logprobs"),
+    ({"model": "demo", "messages": MESSAGES, "top_logprobs": 2}, openai.BadRequestError, None, "top_logprobs"),
 ])
 @pytest.mark.parametrize("stream", [False, True])
 def test_errors_are_the_clients_typed_exceptions(client, arguments, exception, code, words, stream):

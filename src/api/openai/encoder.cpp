@@ -20,17 +20,6 @@ std::string_view reason_text(serving::EndReason reason) {
   return reason == serving::EndReason::Length ? "\"length\"" : "\"stop\"";
 }
 
-/// The user's stop that ended a choice: its text, its token id, or null.
-void append_matched(std::string& out, const serving::ChoiceEnd& end) {
-  if (const auto* id = std::get_if<engine::TokenId>(&end.matched)) {
-    json::append_number(out, std::uint64_t{*id});
-  } else if (const auto* text = std::get_if<std::string>(&end.matched)) {
-    json::append_string(out, *text);
-  } else {
-    out += "null";
-  }
-}
-
 /// `{"id":…,"object":…,"created":…,"model":…,"choices":[`
 std::string answer_head(const AnswerInfo& info, std::string_view object) {
   std::string out = "{\"id\":";
@@ -40,6 +29,13 @@ std::string answer_head(const AnswerInfo& info, std::string_view object) {
   json::append_string(out, info.model);
   out += ",\"choices\":[";
   return out;
+}
+
+std::unique_ptr<TokenReport> make_report(const AnswerInfo& info) {
+  return info.details
+             ? std::make_unique<TokenReport>(
+                   info.details, info.endpoint == observe::Endpoint::ChatCompletions, info.choices)
+             : nullptr;
 }
 
 }  // namespace
@@ -67,7 +63,8 @@ StreamEncoder::StreamEncoder(net::http::Exchange& exchange, const ApiOptions& op
       include_usage_(info.include_usage),
       continuous_usage_(info.include_usage && info.continuous_usage),
       annotated_request_id_(info.annotated_request_id),
-      opened_(info.choices, false) {
+      opened_(info.choices, false),
+      report_(make_report(info)) {
   head_ = "data: " + answer_head(info, chat_ ? "chat.completion.chunk" : "text_completion");
   prefixes_.reserve(info.choices);
   for (std::uint32_t i = 0; i < info.choices; ++i) {
@@ -106,31 +103,91 @@ std::string& StreamEncoder::open_choice(std::uint32_t choice) {
   std::string& out = exchange_.out();
   if (chat_ && !opened_[choice]) {
     opened_[choice] = true;
-    fmt::format_to(std::back_inserter(out),
-                   R"({}{{"index":{},"delta":{{"role":"assistant","content":""}},"logprobs":null,)"
-                   R"("finish_reason":null}}]{}}})"
-                   "\n\n",
-                   head_, choice, include_usage_ && !continuous_usage_ ? ",\"usage\":null" : "");
+    write_role(out, choice);
   }
   return out;
+}
+
+void StreamEncoder::write_role(std::string& out, std::uint32_t choice) const {
+  fmt::format_to(std::back_inserter(out),
+                 R"({}{{"index":{},"delta":{{"role":"assistant","content":)", head_, choice);
+  json::append_string(out, report_ ? std::string_view(report_->echo(choice)) : "");
+  out += "},\"logprobs\":null,\"finish_reason\":null}]";
+  if (report_) {
+    report_->write_prompt_token_ids(out, choice);
+  }
+  out += include_usage_ && !continuous_usage_ ? ",\"usage\":null}\n\n" : "}\n\n";
 }
 
 // `tail` closes the choice's object.
 void StreamEncoder::append_tail(std::string& out, std::string_view tail,
                                 const serving::Usage& usage) const {
   out += tail;
+  out += ']';
+  append_usage_tail(out, usage);
+}
+
+// Behind the array of choices.
+void StreamEncoder::append_usage_tail(std::string& out, const serving::Usage& usage) const {
   if (continuous_usage_) {
-    out += "],\"usage\":";
+    out += ",\"usage\":";
     append_usage(out, usage);
     out += "}\n\n";
   } else {
-    out += include_usage_ ? "],\"usage\":null}\n\n" : "]}\n\n";
+    out += include_usage_ ? ",\"usage\":null}\n\n" : "}\n\n";
+  }
+}
+
+// A chunk of an answer that tells more than the text; `end` makes it the choice's last.
+void StreamEncoder::write_reported(std::uint32_t choice, std::string_view text,
+                                   const serving::ChoiceEnd* end, const serving::Usage& usage) {
+  std::string& out = open_choice(choice);
+  const bool first = !chat_ && !opened_[choice];
+  opened_[choice] = true;
+  report_->select(choice, end != nullptr);
+  if (chat_ && end) {
+    fmt::format_to(std::back_inserter(out), R"({}{{"index":{},"delta":{{)", head_, choice);
+  } else {
+    out += prefixes_[choice];
+    json::append_string(out, first ? report_->echo(choice) + std::string(text) : text);
+  }
+  out += chat_ ? "},\"logprobs\":" : ",\"logprobs\":";
+  report_->write_logprobs(out, choice, true);
+  out += ",\"finish_reason\":";
+  if (end) {
+    out += reason_text(end->reason);
+    out += ",\"stop_reason\":";
+    append_matched(out, *end);
+  } else {
+    out += "null";
+  }
+  if (first) {
+    report_->write_prompt_token_ids(out, choice);
+  }
+  report_->write_token_ids(out, choice);
+  out += "}]";
+  report_->write_nvext(out, choice, end);
+  report_->release(choice);
+  append_usage_tail(out, usage);
+  exchange_.commit();
+}
+
+void StreamEncoder::on_prompt(std::uint32_t choice, const engine::PromptInfo& info) {
+  if (report_) {
+    report_->on_prompt(choice, info);
   }
 }
 
 void StreamEncoder::on_delta(std::uint32_t choice, const serving::Delta& delta,
                              const serving::Usage& usage) {
+  if (report_ && !closed_) {
+    report_->on_delta(choice, delta);
+  }
   if (delta.text.empty() || closed_) {
+    return;
+  }
+  if (report_) {
+    write_reported(choice, delta.text, nullptr, usage);
     return;
   }
   std::string& out = open_choice(choice);
@@ -146,6 +203,10 @@ void StreamEncoder::on_delta(std::uint32_t choice, const serving::Delta& delta,
 void StreamEncoder::on_end(std::uint32_t choice, const serving::ChoiceEnd& end,
                            const serving::Usage& usage) {
   if (closed_) {
+    return;
+  }
+  if (report_) {
+    write_reported(choice, {}, &end, usage);
     return;
   }
   std::string& out = open_choice(choice);
@@ -205,12 +266,24 @@ void StreamEncoder::append_done(std::string& out) {
 }
 
 UnaryEncoder::UnaryEncoder(net::http::Exchange& exchange, AnswerInfo info)
-    : exchange_(exchange), info_(std::move(info)), choices_(info_.choices) {}
+    : exchange_(exchange),
+      info_(std::move(info)),
+      choices_(info_.choices),
+      report_(make_report(info_)) {}
+
+void UnaryEncoder::on_prompt(std::uint32_t choice, const engine::PromptInfo& info) {
+  if (report_) {
+    report_->on_prompt(choice, info);
+  }
+}
 
 void UnaryEncoder::on_delta(std::uint32_t choice, const serving::Delta& delta,
                             const serving::Usage& usage) {
   static_cast<void>(usage);
   choices_[choice].text += delta.text;
+  if (report_) {
+    report_->on_delta(choice, delta);
+  }
 }
 
 void UnaryEncoder::on_end(std::uint32_t choice, const serving::ChoiceEnd& end,
@@ -219,26 +292,56 @@ void UnaryEncoder::on_end(std::uint32_t choice, const serving::ChoiceEnd& end,
   choices_[choice].end = end;
 }
 
+void UnaryEncoder::write_choice(std::string& out, std::uint32_t index) {
+  const bool chat = info_.endpoint == observe::Endpoint::ChatCompletions;
+  Choice& choice = choices_[index];
+  if (report_) {
+    report_->select(index, true);
+    choice.text.insert(0, report_->echo(index));
+  }
+  fmt::format_to(std::back_inserter(out), R"({}{{"index":{},)", index == 0 ? "" : ",", index);
+  out += chat ? R"("message":{"role":"assistant","content":)" : R"("text":)";
+  json::append_string(out, choice.text);
+  out += chat ? "},\"logprobs\":" : ",\"logprobs\":";
+  if (report_) {
+    report_->write_logprobs(out, index, false);
+  } else {
+    out += "null";
+  }
+  out += ",\"finish_reason\":";
+  out += reason_text(choice.end.reason);
+  out += ",\"stop_reason\":";
+  append_matched(out, choice.end);
+  if (report_) {
+    if (!chat) {
+      report_->write_prompt_logprobs(out, index);
+      report_->write_prompt_token_ids(out, index);
+    }
+    report_->write_token_ids(out, index);
+  }
+  out += '}';
+}
+
 void UnaryEncoder::finish(const serving::Usage& usage) {
   if (exchange_.started()) {
     return;
   }
   const bool chat = info_.endpoint == observe::Endpoint::ChatCompletions;
   std::string out = answer_head(info_, chat ? "chat.completion" : "text_completion");
-  for (std::size_t i = 0; i < choices_.size(); ++i) {
-    const Choice& choice = choices_[i];
-    fmt::format_to(std::back_inserter(out), R"({}{{"index":{},)", i == 0 ? "" : ",", i);
-    out += chat ? R"("message":{"role":"assistant","content":)" : R"("text":)";
-    json::append_string(out, choice.text);
-    fmt::format_to(std::back_inserter(out), R"({},"logprobs":null,"finish_reason":{},)",
-                   chat ? "}" : "", reason_text(choice.end.reason));
-    out += "\"stop_reason\":";
-    append_matched(out, choice.end);
-    out += "}";
+  for (std::uint32_t i = 0; i < info_.choices; ++i) {
+    write_choice(out, i);
   }
   out += "],\"usage\":";
   append_usage(out, usage);
-  out += "}";
+  if (report_) {
+    if (chat) {  // one prompt, whatever the number of choices
+      report_->write_prompt_logprobs(out, 0);
+      report_->write_prompt_token_ids(out, 0);
+    }
+    const std::uint32_t last = info_.choices - 1;
+    report_->write_nvext(out, last, &choices_[last].end);
+  }
+  out += '}';
   respond_json(exchange_, 200, out);
 }
 

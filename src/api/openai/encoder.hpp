@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "api/openai/token_report.hpp"
 #include "api/options.hpp"
 #include "base/error.hpp"
 #include "net/http.hpp"
@@ -23,6 +25,7 @@ struct AnswerInfo {
   bool include_usage = false;             ///< Streams: a last chunk with usage.
   bool continuous_usage = false;          ///< Streams: usage on every chunk; needs the former.
   std::string annotated_request_id = {};  ///< Streams: sent as a named event first; empty = not.
+  std::shared_ptr<const TokenDetails> details = {};  ///< Null: text only.
 };
 
 /// `{"prompt_tokens":…}` of an answer; the cached count only when the engine told it.
@@ -37,6 +40,7 @@ class StreamEncoder final : public serving::ResponseEncoder {
   StreamEncoder(net::http::Exchange& exchange, const ApiOptions& options, const AnswerInfo& info);
   ~StreamEncoder() override;
 
+  void on_prompt(std::uint32_t choice, const engine::PromptInfo& info) override;
   void on_delta(std::uint32_t choice, const serving::Delta& delta,
                 const serving::Usage& usage) override;
   void on_end(std::uint32_t choice, const serving::ChoiceEnd& end,
@@ -53,6 +57,10 @@ class StreamEncoder final : public serving::ResponseEncoder {
  private:
   void ensure_started();
   std::string& open_choice(std::uint32_t choice);
+  void write_role(std::string& out, std::uint32_t choice) const;
+  void write_reported(std::uint32_t choice, std::string_view text, const serving::ChoiceEnd* end,
+                      const serving::Usage& usage);
+  void append_usage_tail(std::string& out, const serving::Usage& usage) const;
   void append_tail(std::string& out, std::string_view tail, const serving::Usage& usage) const;
   void append_done(std::string& out);
 
@@ -62,11 +70,12 @@ class StreamEncoder final : public serving::ResponseEncoder {
   bool include_usage_;
   bool continuous_usage_;
   std::string annotated_request_id_;
-  std::string head_;                   // up to the choice's index
-  std::vector<std::string> prefixes_;  // per choice, up to the text
-  std::vector<bool> opened_;           // per choice: its role was sent
-  double kept_alive_at_ = 0;           // silence at the last keep-alive
-  bool closed_ = false;                // finished or failed
+  std::string head_;                     // up to the choice's index
+  std::vector<std::string> prefixes_;    // per choice, up to the text
+  std::vector<bool> opened_;             // per choice: its role was sent
+  double kept_alive_at_ = 0;             // silence at the last keep-alive
+  bool closed_ = false;                  // finished or failed
+  std::unique_ptr<TokenReport> report_;  // null when the answer is text only
 };
 
 /// The single JSON document of a chat or completions answer.
@@ -75,6 +84,7 @@ class UnaryEncoder final : public serving::ResponseEncoder {
   /// `exchange` outlives the encoder.
   UnaryEncoder(net::http::Exchange& exchange, AnswerInfo info);
 
+  void on_prompt(std::uint32_t choice, const engine::PromptInfo& info) override;
   void on_delta(std::uint32_t choice, const serving::Delta& delta,
                 const serving::Usage& usage) override;
   void on_end(std::uint32_t choice, const serving::ChoiceEnd& end,
@@ -88,10 +98,12 @@ class UnaryEncoder final : public serving::ResponseEncoder {
     std::string text;
     serving::ChoiceEnd end;
   };
+  void write_choice(std::string& out, std::uint32_t index);
 
   net::http::Exchange& exchange_;
   AnswerInfo info_;
   std::vector<Choice> choices_;
+  std::unique_ptr<TokenReport> report_;  // null when the answer is text only
 };
 
 }  // namespace fairlead::api::openai

@@ -65,6 +65,7 @@ AnswerInfo answer_info(const Prepared& prepared, const serving::GenerationSpec& 
   info.choices = static_cast<std::uint32_t>(spec.prompts.size()) * spec.n;
   info.include_usage = prepared.include_usage;
   info.continuous_usage = prepared.continuous_usage;
+  info.details = prepared.details;
   if (prepared.annotate_request_id) {
     info.annotated_request_id = spec.request_id;
   }

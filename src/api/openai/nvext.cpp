@@ -40,6 +40,7 @@ void RequestParser::read_nvext(std::string_view name) {
   decode_worker_id_.reset();
   body_.data_parallel_rank.reset();
   body_.annotate_request_id = false;
+  body_.nvext_fields = {};
   nvext_salt_.clear();
   if (take_null() || !expect(name, JsonType::Object)) {
     return;
@@ -64,8 +65,9 @@ void RequestParser::read_nvext_member(std::string_view key) {
     reader_.skip();  // hints for scheduling: the output is the same without
   } else if (key == "greed_sampling" || key == "use_raw_prompt") {
     only_false(path);
-  } else if (key == "extra_fields" || key == "token_data" || key == "routing_constraints" ||
-             key == "router") {
+  } else if (key == "extra_fields") {
+    read_extra_fields(path);
+  } else if (key == "token_data" || key == "routing_constraints" || key == "router") {
     only_empty(path);
   } else if (key == "prefill_worker_id" || key == "prefill_dp_rank" ||
              key == "max_thinking_tokens" || key == "metadata_upload") {
@@ -89,6 +91,23 @@ void RequestParser::read_annotations(std::string_view path) {
     } else {
       unsupported(path, fmt::format("annotation `{}`", annotation.substr(0, 64)));
     }
+  });
+}
+
+// Names of fields that there are not select nothing.
+void RequestParser::read_extra_fields(std::string_view path) {
+  body_.nvext_fields = {};
+  if (take_null() || !expect(path, JsonType::Array)) {
+    return;
+  }
+  reader_.array([&](std::size_t) {
+    if (!expect(path, JsonType::String)) {
+      return;
+    }
+    const std::string_view field = reader_.string();
+    body_.nvext_fields.completion_token_ids |= field == "completion_token_ids";
+    body_.nvext_fields.prompt_logprobs |= field == "prompt_logprobs";
+    body_.nvext_fields.stop_reason |= field == "stop_reason";
   });
 }
 

@@ -109,24 +109,52 @@ Result<Prompts> completion_prompts(const serving::ModelContext& assets, RequestB
   return prompts;
 }
 
+/// What the answer of a chat begins with when it is to repeat the last message.
+std::string echoed_message(const RequestBody& body) {
+  const json::Value& last = body.messages.as_array()->back();
+  const json::Value* role = last.find("role");
+  const std::string* name = role ? role->as_string() : nullptr;
+  const json::Value* content = last.find("content");
+  if (!name || *name != "assistant" || !content) {
+    return {};
+  }
+  if (const std::string* text = content->as_string()) {
+    return *text;
+  }
+  std::string out;
+  if (const json::Array* parts = content->as_array()) {
+    for (const json::Value& part : *parts) {
+      const json::Value* text = part.find("text");
+      if (text && text->as_string()) {
+        out += (out.empty() ? "" : "\n") + *text->as_string();
+      }
+    }
+  }
+  return out;
+}
+
 Result<serving::GenerationSpec> make_spec(const PrepareInput& input, RequestBody& body,
-                                          std::string& model) {
+                                          Prepared& out) {
   const Result<const ServedModel*> served = choose_model(input.models, body.model);
   if (!served) {
     return std::unexpected(served.error());
   }
-  model = (*served)->model->name;
+  out.model = (*served)->model->name;
   if (Result<> ready = check_ready(**served); !ready) {
     return std::unexpected(ready.error());
   }
   const serving::ModelContext& assets = *(*served)->assets;
-  Result<Prompts> prompts = body.endpoint == observe::Endpoint::ChatCompletions
-                                ? chat_prompt(assets, body)
-                                : completion_prompts(assets, body);
+  const bool chat = body.endpoint == observe::Endpoint::ChatCompletions;
+  std::string echo = chat && body.echo ? echoed_message(body) : std::string();
+  Result<Prompts> prompts = chat ? chat_prompt(assets, body) : completion_prompts(assets, body);
   if (!prompts) {
     return std::unexpected(std::move(prompts.error()));
   }
-  return resolve(body, **served, std::move(*prompts));
+  Result<serving::GenerationSpec> spec = resolve(body, **served, std::move(*prompts));
+  if (spec) {
+    out.details = resolve_details(body, assets.defaults, std::move(echo), *spec);
+  }
+  return spec;
 }
 
 }  // namespace
@@ -144,7 +172,7 @@ Prepared prepare(const PrepareInput& input, const std::string& text, JsonReader&
   out.continuous_usage = body->continuous_usage;
   out.annotate_request_id = body->annotate_request_id;
   out.request_id = std::move(body->request_id);
-  out.spec = make_spec(input, *body, out.model);
+  out.spec = make_spec(input, *body, out);
   return out;
 }
 

@@ -7,6 +7,7 @@
 
 #include "api/json_reader.hpp"
 #include "api/openai/request.hpp"
+#include "api/openai/token_details.hpp"
 #include "api/options.hpp"
 #include "base/error.hpp"
 #include "fleet/fleet.hpp"
@@ -39,6 +40,7 @@ struct Prepared {
   bool continuous_usage = false;     ///< As asked.
   bool annotate_request_id = false;  ///< As asked.
   std::string request_id;            ///< The client's name for the answer; empty = none.
+  std::shared_ptr<const TokenDetails> details = {};  ///< Null: text only.
   Result<serving::GenerationSpec> spec = {};  ///< All but `request_id`; or the client's mistake.
 };
 

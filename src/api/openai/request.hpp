@@ -21,6 +21,15 @@ namespace fairlead::api::openai {
 /// One prompt of a completions request: text, or token ids used as they are.
 using Prompt = std::variant<std::string, std::vector<engine::TokenId>>;
 
+/// Fields of an answer's `nvext` that `nvext.extra_fields` selects.
+struct NvextFields {
+  bool completion_token_ids = false;  ///< Ids of the output.
+  bool prompt_logprobs = false;       ///< As at their usual place.
+  bool stop_reason = false;           ///< Likewise.
+
+  bool operator==(const NvextFields&) const = default;
+};
+
 /// A chat or completions request as the client wrote it: every value of legal type and range, none
 /// resolved against a model yet. Absent optionals were absent or null.
 struct RequestBody {
@@ -32,7 +41,8 @@ struct RequestBody {
   bool continuous_usage = false;  ///< Usage on every chunk as well.
 
   std::uint32_t n = 1;                      ///< Answers per prompt.
-  std::optional<std::uint32_t> max_tokens;  ///< The completion's own limit wins in chat.
+  std::optional<std::uint32_t> max_tokens;  ///< The completion's own limit wins in chat; 0: echo
+                                            ///< only.
   std::uint32_t min_tokens = 0;             ///< No end before this many.
   std::optional<float> temperature;         ///< 0 … 2.
   std::optional<float> top_p;               ///< Above 0, at most 1.
@@ -54,6 +64,15 @@ struct RequestBody {
   std::optional<bool> add_special_tokens;                         ///< Default by endpoint.
   std::optional<std::int64_t> truncate_prompt_tokens;             ///< −1 = to what fits.
   bool truncate_right = false;                                    ///< Cut the end, not the start.
+
+  std::optional<bool> logprobs;                    ///< Completions: true when a count was given.
+  std::optional<std::uint32_t> top_logprobs;       ///< Candidates per token, at most 20.
+  std::optional<std::uint32_t> prompt_logprobs;    ///< Per prompt token; may be kAllCandidates.
+  std::vector<engine::TokenId> logprob_token_ids;  ///< Empty = the likeliest.
+  bool echo = false;                               ///< The prompt comes first.
+  bool tokens_as_ids = false;                      ///< `token_id:N` for every token's text.
+  bool return_token_ids = false;                   ///< Ids of prompt and output.
+  NvextFields nvext_fields;                        ///< Further places of the same facts.
 
   std::int32_t priority = 0;                        ///< Lower runs earlier.
   std::string cache_salt;                           ///< Empty = none.
@@ -77,6 +96,10 @@ struct RequestBody {
 inline constexpr std::uint32_t kMaxChoices = 128;
 /// Most stop strings, and most stop token ids in `stop`.
 inline constexpr std::size_t kMaxStops = 32;
+/// Most candidates per token, by number and by id.
+inline constexpr std::uint32_t kMaxLogprobs = 20;
+/// Most ids in `logprob_token_ids`, as engines have it.
+inline constexpr std::size_t kMaxLogprobIds = 128;
 /// Most ids in `stop_token_ids`.
 inline constexpr std::size_t kMaxStopIds = 4096;
 /// Most entries of `bad_words` and of `bad_words_token_ids`. Every choice carries them to the

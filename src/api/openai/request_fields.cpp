@@ -32,7 +32,7 @@ struct FieldTable {
       {"detokenize", kBoth, &P::only_true},
       {"documents", kChat, &P::read_documents},
       {"ec_transfer_params", kBoth, &P::only_null},
-      {"echo", kBoth, &P::only_false},
+      {"echo", kBoth, &P::read_echo},
       {"frequency_penalty", kBoth, &P::read_frequency_penalty},
       {"function_call", kChat, &P::only_null},
       {"functions", kChat, &P::only_empty},
@@ -48,7 +48,7 @@ struct FieldTable {
       {"kv_transfer_params", kBoth, &P::only_null},
       {"length_penalty", kBoth, &P::accept_number},
       {"logit_bias", kBoth, &P::read_logit_bias},
-      {"logprob_token_ids", kBoth, &P::only_null},
+      {"logprob_token_ids", kBoth, &P::read_logprob_token_ids},
       {"logprobs", kBoth, &P::read_logprobs},
       {"max_completion_tokens", kChat, &P::read_max_completion_tokens},
       {"max_tokens", kBoth, &P::read_max_tokens},
@@ -70,7 +70,7 @@ struct FieldTable {
       {"prompt_cache_key", kBoth, &P::accept_string},
       {"prompt_cache_retention", kBoth, &P::accept_string},
       {"prompt_embeds", kCompletions, &P::only_null},
-      {"prompt_logprobs", kBoth, &P::only_null},
+      {"prompt_logprobs", kBoth, &P::read_prompt_logprobs},
       {"reasoning_effort", kChat, &P::only_null},
       {"repetition_detection", kBoth, &P::only_null},
       {"repetition_penalty", kBoth, &P::read_repetition_penalty},
@@ -78,9 +78,9 @@ struct FieldTable {
       {"response_format", kBoth, &P::read_response_format},
       {"return_assistant_tokens_mask", kChat, &P::only_false},
       {"return_prompt_text", kChat, &P::only_false},
-      {"return_token_ids", kBoth, &P::only_false},
+      {"return_token_ids", kBoth, &P::read_return_token_ids},
       {"return_token_offsets", kBoth, &P::only_false},
-      {"return_tokens_as_token_ids", kBoth, &P::accept_bool},
+      {"return_tokens_as_token_ids", kBoth, &P::read_tokens_as_ids},
       {"routed_experts_prompt_start", kBoth, &P::only_zero},
       {"safety_identifier", kBoth, &P::accept_string},
       {"seed", kBoth, &P::read_seed},
@@ -167,27 +167,6 @@ void RequestParser::read_response_format(std::string_view name) {
   if (*text != "text") {
     invalid(name, "`response_format.type` must be `text`, `json_object` or `json_schema`");
   }
-}
-
-void RequestParser::read_logprobs(std::string_view name) {
-  if (take_null()) {
-    return;
-  }
-  if (reader_.type() == JsonType::Bool) {
-    if (reader_.boolean()) {
-      unsupported(name);
-    }
-    return;
-  }
-  if (where_ == kChat) {
-    expect(name, JsonType::Bool);
-  } else if (take_integer(name, 0, 20)) {
-    unsupported(name);
-  }
-}
-
-void RequestParser::read_top_logprobs(std::string_view name) {
-  top_logprobs_ = take_integer(name, 0, 20).value_or(0);
 }
 
 void RequestParser::read_best_of(std::string_view name) {

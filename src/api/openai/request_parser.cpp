@@ -79,9 +79,6 @@ Result<> RequestParser::check_whole() {
   if (options_.force_include_usage && body_.stream) {
     body_.include_usage = true;
   }
-  if (top_logprobs_ > 0) {
-    return bad("`top_logprobs` needs `logprobs` to be true", "top_logprobs");
-  }
   if (best_of_ && *best_of_ != body_.n) {
     return fairlead::fail(ErrorCode::UnsupportedField,
                           "`best_of` is not supported unless it equals `n`", "best_of");
@@ -112,11 +109,15 @@ Result<> RequestParser::check_whole() {
                            *body_.max_tokens),
                "min_tokens");
   }
+  if (Result<> checked = check_token_fields(); !checked) {
+    return checked;
+  }
   body_.stop_token_ids.insert(body_.stop_token_ids.end(), stop_ids_.begin(), stop_ids_.end());
   if (!options_.disable_nvext) {
     body_.worker_id = decode_worker_id_ ? decode_worker_id_ : backend_instance_id_;
   } else {
     body_.data_parallel_rank.reset();
+    body_.nvext_fields = {};
   }
   if (!nvext_salt_.empty()) {
     body_.cache_salt = nvext_salt_;
@@ -331,7 +332,7 @@ void RequestParser::read_n(std::string_view name) {
 }
 
 void RequestParser::read_max_tokens(std::string_view name) {
-  body_.max_tokens = take_integer(name, 1, kMaxCount);
+  body_.max_tokens = take_integer(name, where_ == kChat ? 1 : 0, kMaxCount);
 }
 
 void RequestParser::read_max_completion_tokens(std::string_view name) {

@@ -45,6 +45,13 @@ class RequestParser {
   void read_messages(std::string_view name);
   void read_prompt(std::string_view name);
   void read_stream(std::string_view name);
+  void read_logprobs(std::string_view name);
+  void read_top_logprobs(std::string_view name);
+  void read_prompt_logprobs(std::string_view name);
+  void read_logprob_token_ids(std::string_view name);
+  void read_echo(std::string_view name);
+  void read_tokens_as_ids(std::string_view name);
+  void read_return_token_ids(std::string_view name);
   void read_stream_options(std::string_view name);
   void read_n(std::string_view name);
   void read_max_tokens(std::string_view name);
@@ -84,8 +91,6 @@ class RequestParser {
   void read_tools(std::string_view name);
   void read_tool_choice(std::string_view name);
   void read_response_format(std::string_view name);
-  void read_logprobs(std::string_view name);
-  void read_top_logprobs(std::string_view name);
   void read_best_of(std::string_view name);
   void read_modalities(std::string_view name);
   void read_suffix(std::string_view name);
@@ -116,10 +121,12 @@ class RequestParser {
   void token_ids(std::string_view name, std::vector<engine::TokenId>& out);
   void read_nvext_member(std::string_view key);
   void read_annotations(std::string_view path);
+  void read_extra_fields(std::string_view path);
 
   void on_member(std::string_view key);
   Result<> check_whole();
   Result<> check_xargs_total(std::size_t choices) const;
+  Result<> check_token_fields() const;
 
   JsonReader& reader_;
   const ApiOptions& options_;
@@ -131,7 +138,6 @@ class RequestParser {
   bool has_stream_options_ = false;
   std::optional<std::uint32_t> max_completion_tokens_;
   std::optional<std::int64_t> best_of_;
-  std::int64_t top_logprobs_ = 0;
   std::vector<engine::TokenId> stop_ids_;  // from integer `stop`
   std::optional<std::uint64_t> backend_instance_id_;
   std::optional<std::uint64_t> decode_worker_id_;

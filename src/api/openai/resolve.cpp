@@ -53,6 +53,10 @@ Result<> check_vocabulary(const RequestBody& body, const std::vector<Ids>& promp
       !checked) {
     return checked;
   }
+  if (Result<> checked = check_vocabulary(body.logprob_token_ids, size, "logprob_token_ids");
+      !checked) {
+    return checked;
+  }
   for (const Ids& word : body.bad_words_token_ids) {
     if (Result<> checked = check_vocabulary(word, size, "bad_words_token_ids"); !checked) {
       return checked;
@@ -71,7 +75,7 @@ Result<> truncate(const RequestBody& body, std::uint32_t context, std::vector<Id
   if (!body.truncate_prompt_tokens) {
     return {};
   }
-  const std::int64_t reserved = body.max_tokens.value_or(1);
+  const std::int64_t reserved = std::max(body.max_tokens.value_or(1), 1U);
   const std::int64_t room = std::int64_t{context} - reserved;
   std::int64_t keep = *body.truncate_prompt_tokens;
   if (context > 0 && (keep > room || (keep == -1 && room < 1))) {

@@ -70,7 +70,7 @@ TEST(RequestParsing, RulesOfFieldsThatBothEndpointsShare) {
       {R"("n":129)", "n", "from 1 to 128"},
       {R"("n":[1])", "n", "must be a number, not an array"},
       {R"("max_tokens":0)", "max_tokens", "at least 1"},
-      {R"("max_tokens":-5)", "max_tokens", "at least 1"},
+      {R"("max_tokens":-5)", "max_tokens", "at least"},
       {R"("max_tokens":99999999999999999999)", "max_tokens", "too large"},
       {R"("min_tokens":-1)", "min_tokens", "at least 0"},
       {R"("min_tokens":9,"max_tokens":8)", "min_tokens", "must not exceed"},
@@ -128,11 +128,7 @@ TEST(RequestParsing, FieldsOfLaterFeaturesAreRefusedByName) {
       {R"("response_format":{"type":"json_object"})", "response_format", "json_object", code},
       {R"("structured_outputs":{"regex":"a"})", "structured_outputs", "not supported", code},
       {R"("guided_json":{})", "guided_json", "not supported", code},
-      {R"("prompt_logprobs":1)", "prompt_logprobs", "not supported", code},
-      {R"("logprob_token_ids":[1])", "logprob_token_ids", "not supported", code},
-      {R"("return_token_ids":true)", "return_token_ids", "not supported", code},
       {R"("use_beam_search":true)", "use_beam_search", "not supported", code},
-      {R"("echo":true)", "echo", "not supported", code},
       {R"("detokenize":false)", "detokenize", "not supported", code},
       {R"("kv_transfer_params":{})", "kv_transfer_params", "not supported", code},
       {R"("thinking_token_budget":5)", "thinking_token_budget", "not supported", code},
@@ -140,7 +136,6 @@ TEST(RequestParsing, FieldsOfLaterFeaturesAreRefusedByName) {
       {R"("spaces_between_special_tokens":false)", "spaces_between_special_tokens", "only true is",
        code},
       {R"("routed_experts_prompt_start":3)", "routed_experts_prompt_start", "not supported", code},
-      {R"("logprobs":true)", "logprobs", "not supported", code},
       {R"("nvext":{"token_data":[1]})", "nvext.token_data", "not supported", code},
       {R"("nvext":{"prefill_worker_id":1})", "nvext.prefill_worker_id", "not supported", code},
       {R"("nvext":{"made_up":1})", "nvext.made_up", "no such key", code},
@@ -168,7 +163,6 @@ TEST(RequestParsing, FieldsOfLaterFeaturesAreRefusedByName) {
     expect_refused(chat(row.extra), row);
   }
   const std::vector<Row> completions{
-      {R"("logprobs":0)", "logprobs", "not supported", code},
       {R"("suffix":"x")", "suffix", "not supported", code},
       {R"("best_of":2)", "best_of", "unless it equals `n`", code},
       {R"("prompt_embeds":"AAAA")", "prompt_embeds", "not supported", code},
@@ -241,7 +235,8 @@ TEST(RequestParsing, EveryUnknownFieldIsNamedInOneError) {
   const ApiOptions ignoring{.ignore_unsupported_fields = true};
   EXPECT_TRUE(chat(R"("zeta":1)", ignoring).has_value());
   EXPECT_FALSE(chat(R"("zeta":1e)", ignoring).has_value());
-  EXPECT_FALSE(chat(R"("echo":true)", ignoring).has_value()) << "known fields stay refused";
+  EXPECT_FALSE(chat(R"("use_beam_search":true)", ignoring).has_value())
+      << "known fields stay refused";
   EXPECT_FALSE(chat(R"("temperature":9)", ignoring).has_value());
 }
 
@@ -458,7 +453,86 @@ TEST(RequestParsing, ChatOnlyRules) {
   expect_refused(chat(R"("chat_template_kwargs":{"chat_template":"x"})"),
                  {"", "chat_template_kwargs", "must not hold"});
   expect_refused(chat(R"("chat_template_args":[])"), {"", "chat_template_args", "an object"});
-  expect_refused(completion(R"("logprobs":21)"), {"", "logprobs", "from 0 to 20"});
+}
+
+TEST(RequestParsing, RulesOfLogProbabilitiesAndTokenIds) {
+  std::string many = "0";
+  for (int i = 1; i < 129; ++i) {
+    many += "," + std::to_string(i);
+  }
+  const std::vector<Row> both{
+      {R"("prompt_logprobs":-2)", "prompt_logprobs", "at least -1"},
+      {R"("prompt_logprobs":true)", "prompt_logprobs", "must be a number, not a boolean"},
+      {R"("prompt_logprobs":1.5)", "prompt_logprobs", "whole number"},
+      {R"("prompt_logprobs":1,"stream":true)", "prompt_logprobs", "not available in streams"},
+      {R"("prompt_logprobs":-1,"stream":true)", "prompt_logprobs", "not available in streams"},
+      {R"("logprob_token_ids":[])", "logprob_token_ids", "1 to 128"},
+      {R"("logprob_token_ids":[)" + many + "]", "logprob_token_ids", "1 to 128"},
+      {R"("logprob_token_ids":[-1])", "logprob_token_ids", "token ids"},
+      {R"("logprob_token_ids":[1])", "logprob_token_ids", "needs `logprobs`"},
+      {R"("return_token_ids":1)", "return_token_ids", "must be a boolean"},
+      {R"("return_tokens_as_token_ids":"x")", "return_tokens_as_token_ids", "must be a boolean"},
+      {R"("echo":1)", "echo", "must be a boolean"},
+      {R"("nvext":{"extra_fields":"stop_reason"})", "nvext.extra_fields", "must be an array"},
+      {R"("nvext":{"extra_fields":[1]})", "nvext.extra_fields", "must be a string"},
+      {R"("n":2,"nvext":{"extra_fields":["completion_token_ids"]})", "nvext.extra_fields",
+       "exactly one choice, not 2"},
+  };
+  for (const Row& row : both) {
+    expect_refused(chat(row.extra), row);
+    expect_refused(completion(row.extra), row);
+  }
+  for (const Row& row : std::vector<Row>{
+           {R"("logprobs":false,"top_logprobs":1)", "top_logprobs", "needs `logprobs`"},
+           {R"("logprobs":true,"top_logprobs":-1)", "top_logprobs", "from 0 to 20"},
+           {R"("logprobs":false,"logprob_token_ids":[1])", "logprob_token_ids", "needs `logprobs`"},
+           {R"("echo":true,"max_tokens":0)", "max_tokens", "at least 1"},
+       }) {
+    expect_refused(chat(row.extra), row);
+  }
+  for (const Row& row : std::vector<Row>{
+           {R"("logprobs":21)", "logprobs", "from 0 to 20"},
+           {R"("logprobs":-1)", "logprobs", "from 0 to 20"},
+           {R"("logprobs":true)", "logprobs", "must be a number, not a boolean"},
+           {R"("logprobs":"5")", "logprobs", "must be a number, not a string"},
+           {R"("echo":true,"logprobs":1,"logprob_token_ids":[1])", "logprob_token_ids", "`echo`"},
+           {R"("echo":true,"max_tokens":0,"min_tokens":1)", "min_tokens", "must not exceed"},
+           {R"("prompt":["a","b"],"nvext":{"extra_fields":["completion_token_ids"]})",
+            "nvext.extra_fields", "exactly one choice, not 2"},
+       }) {
+    expect_refused(completion(row.extra), row);
+  }
+}
+
+TEST(RequestParsing, LogProbabilitiesAndTokenIdsArriveAsWritten) {
+  const auto chatted = chat(
+      R"("logprobs":true,"top_logprobs":20,"prompt_logprobs":-1,"logprob_token_ids":[7,5],
+      "return_tokens_as_token_ids":true,"return_token_ids":true,"echo":true,
+      "nvext":{"extra_fields":["stop_reason","made_up","completion_token_ids","timing"]})");
+  ASSERT_TRUE(chatted.has_value()) << chatted.error().message;
+  EXPECT_EQ(chatted->logprobs, true);
+  EXPECT_EQ(chatted->top_logprobs, 20U);
+  EXPECT_EQ(chatted->prompt_logprobs, engine::kAllCandidates);
+  EXPECT_THAT(chatted->logprob_token_ids, ElementsAre(7, 5));
+  EXPECT_TRUE(chatted->tokens_as_ids && chatted->return_token_ids && chatted->echo);
+  EXPECT_EQ(chatted->nvext_fields,
+            (NvextFields{.completion_token_ids = true, .stop_reason = true}));
+  const auto completed =
+      completion(R"("logprobs":0,"echo":true,"max_tokens":0,"stream":true,"prompt_logprobs":0)");
+  ASSERT_TRUE(completed.has_value()) << completed.error().message;
+  EXPECT_EQ(completed->logprobs, true);
+  EXPECT_EQ(completed->top_logprobs, 0U);
+  EXPECT_EQ(completed->max_tokens, 0U);
+  EXPECT_EQ(completed->prompt_logprobs, 0U);
+  // The last of repeated keys counts, and null is nothing.
+  const auto last = completion(R"("logprobs":5,"logprobs":null,"prompt_logprobs":3,)"
+                               R"("prompt_logprobs":null,"echo":true,"echo":null)");
+  ASSERT_TRUE(last.has_value()) << last.error().message;
+  EXPECT_FALSE(last->logprobs || last->top_logprobs || last->prompt_logprobs || last->echo);
+  const auto dropped =
+      chat(R"("n":2,"nvext":{"extra_fields":["completion_token_ids"]})", {.disable_nvext = true});
+  ASSERT_TRUE(dropped.has_value()) << dropped.error().message;
+  EXPECT_EQ(dropped->nvext_fields, NvextFields());
 }
 
 TEST(RequestParsing, BrokenBodiesAreRefusedWhereverTheyBreak) {

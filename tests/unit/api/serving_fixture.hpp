@@ -50,6 +50,7 @@ inline std::shared_ptr<fleet::Model> make_model(std::string name, std::uint32_t 
   worker->healthy = true;
   worker->endpoint.url = "http://engine:1";
   worker->endpoint.authority = "engine:1";
+  worker->capabilities = {engine::Capability::LogprobTokenIds, engine::Capability::PromptLogprobs};
   auto set = std::make_shared<fleet::WorkerSet>();
   set->id = 1;
   set->slot_count = 1;

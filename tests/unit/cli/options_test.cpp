@@ -199,7 +199,7 @@ TEST(ServeOptions, EachWrongCombinationHasOneClearLine) {
        "--default-sampling-params: not a JSON object"},
       {{"--direct", "--engine-url", "h:1", "--default-sampling-params", R"({"temprature":1})"},
        "--default-sampling-params: unknown key `temprature`; known are temperature, top_p, top_k, "
-       "min_p, repetition_penalty, max_tokens, extra_args"},
+       "min_p, repetition_penalty, max_tokens, logprobs, prompt_logprobs, extra_args"},
       {{"--direct", "--engine-url", "h:1", "--default-sampling-params", R"({"extra_args":[1]})"},
        "--default-sampling-params: `extra_args` must be an object"},
       {{"--direct", "--engine-url", "h:1", "--default-sampling-params", R"({"top_p":2})"},

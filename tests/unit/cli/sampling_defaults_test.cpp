@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/request.hpp"
+
 namespace fairlead::cli {
 namespace {
 
@@ -32,6 +34,25 @@ TEST(SamplingDefaults, ExtraArgumentsMustBeAnObject) {
   const auto refused = overlay_sampling(*json::parse(R"({"extra_args":[1]})"), defaults);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().message, "`extra_args` must be an object");
+}
+
+TEST(SamplingDefaults, CountsOfLogProbabilitiesAreTakenOrLeftOut) {
+  chat::SamplingDefaults defaults;
+  ASSERT_TRUE(overlay_sampling(*json::parse(R"({"logprobs":20,"prompt_logprobs":-1})"), defaults));
+  EXPECT_EQ(defaults.logprobs, 20u);
+  EXPECT_EQ(defaults.prompt_logprobs, engine::kAllCandidates);
+  for (const char* wrong : {"\"many\"", "-1", "21", "1.5", "true", "null", "[1]"}) {
+    chat::SamplingDefaults untouched;
+    auto params = *json::parse(std::string(R"({"top_k":4,"logprobs":)") + wrong + "}");
+    EXPECT_TRUE(overlay_sampling(params, untouched)) << wrong;
+    EXPECT_FALSE(untouched.logprobs) << wrong;
+    EXPECT_EQ(untouched.top_k, 4) << wrong;
+    drop_wrong_counts("--default-sampling-params", params);
+    EXPECT_EQ(json::dump(params), R"({"top_k":4})") << wrong;
+  }
+  auto right = *json::parse(R"({"logprobs":0,"prompt_logprobs":3})");
+  drop_wrong_counts("--default-sampling-params", right);
+  EXPECT_EQ(json::dump(right), R"({"logprobs":0,"prompt_logprobs":3})");
 }
 
 }  // namespace

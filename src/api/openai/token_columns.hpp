@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "api/openai/logprobs.hpp"
+#include "engine/client.hpp"
+
+namespace fairlead::api::openai {
+
+/// One choice's tokens and their log-probabilities on the way to the client: rows come in with the
+/// tokens and leave, in order, with the text they belong to.
+class TokenColumns {
+ public:
+  /// What of each token is kept.
+  struct Shape {
+    bool chat = true;         ///< Objects, or else parallel arrays.
+    bool logprobs = false;    ///< Entries are wanted.
+    std::uint32_t limit = 0;  ///< Alternatives per entry.
+  };
+
+  /// `writer` outlives the object.
+  TokenColumns(const LogprobWriter& writer, Shape shape) : writer_(&writer), shape_(shape) {}
+
+  /// An output token; `entry` is null when no log-probabilities are wanted. `offset` counts the
+  /// characters before its text and never falls.
+  void add(engine::TokenId id, const engine::TokenLogprob* entry, std::uint32_t offset);
+  /// A prompt token of parallel arrays; `entry` is null for the first one, which has no value.
+  void add_prompt(engine::TokenId id, const engine::TokenLogprob* entry, std::uint32_t offset);
+
+  /// Rows whose text, or text behind them, is among the first `characters`.
+  std::size_t ready(std::uint32_t characters) const;
+  /// All rows.
+  std::size_t size() const { return rows_.size(); }
+
+  /// The value of `logprobs` for the first `count` rows; offsets end at `characters`.
+  void write_logprobs(std::string& out, std::size_t count, std::uint32_t characters) const;
+  /// Their ids as an array, those of the prompt left out.
+  void write_ids(std::string& out, std::size_t count) const;
+  /// Removes the first `count` rows.
+  void drop(std::size_t count);
+
+ private:
+  struct Row {
+    engine::TokenId id;
+    std::uint32_t offset;
+    bool of_prompt;
+    // Where its items end, each with its comma in front.
+    std::size_t item_end;
+    std::size_t logprob_end;
+    std::size_t map_end;
+  };
+  void add_row(engine::TokenId id, std::uint32_t offset, bool of_prompt);
+  void add_arrays(engine::TokenId id, const engine::TokenLogprob* entry);
+
+  const LogprobWriter* writer_;
+  Shape shape_;
+  std::vector<Row> rows_;
+  std::string items_;     // chat: entries; completions: `tokens`
+  std::string logprobs_;  // `token_logprobs`
+  std::string maps_;      // `top_logprobs`
+};
+
+}  // namespace fairlead::api::openai
