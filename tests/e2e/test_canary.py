@@ -159,3 +159,13 @@ def test_a_payload_that_is_no_object_is_wrong_usage(launcher):
     done = launcher.run("serve", "--direct", "--engine-url", "127.0.0.1:1",
                         env={"DYN_HEALTH_CHECK_PAYLOAD": '"text"'})
     assert done.returncode == 2 and "DYN_HEALTH_CHECK_PAYLOAD" in done.stderr
+
+
+@pytest.mark.parametrize("ignore_eos", [False, True])
+def test_a_canvas_with_an_end_in_its_middle_arrives_whole(mock_engine, serve, ignore_eos):
+    engine = mock_engine("--speedup-ratio", "0", "--canvas-eos", "3", "--eos-token-id", "2607", model="demo", backend="vllm-http")
+    server = serve([engine], backend="vllm-http", model_path=FOLDER)
+    body = {**PROMPT, "max_tokens": 8, "ignore_eos": ignore_eos, "logprobs": 0, "return_tokens_as_token_ids": True}
+    answer = server.post("/v1/completions", body).json()
+    assert len(answer["choices"][0]["logprobs"]["tokens"]) == 8
+    assert answer["usage"]["completion_tokens"] == 8

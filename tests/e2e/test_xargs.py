@@ -35,6 +35,18 @@ def test_every_kind_of_value_arrives_as_it_was_written(engine, serve, route):
     assert json.dumps(seen, sort_keys=True) == json.dumps(given, sort_keys=True), "1 and 1.0 are not the same"
 
 
+@pytest.mark.parametrize("route", ROUTES)
+def test_the_engine_acts_on_them(engine, serve, route):
+    server = serve([engine], backend="vllm-http", model_path=FOLDER)
+    body = {**ROUTES[route], "max_tokens": 3, "logprobs": True if "chat" in route else 1,
+            "return_tokens_as_token_ids": True, "vllm_xargs": {"target_token": 1777}}
+    answer = server.post(route, body)
+    assert answer.status_code == 200, answer.text
+    logprobs = answer.json()["choices"][0]["logprobs"]
+    tokens = [entry["token"] for entry in logprobs["content"]] if "chat" in route else logprobs["tokens"]
+    assert tokens == ["token_id:1777"] * 3
+
+
 def test_the_switch_for_unknown_fields_never_drops_them(engine, serve):
     server = serve([engine], "--ignore-unsupported-fields", backend="vllm-http", model_path=FOLDER)
     answer = server.post("/v1/completions", {**PROMPT, "max_tokens": 1, "frobnicate": 1, "vllm_xargs": {"k": 1}})
