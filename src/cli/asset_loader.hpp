@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <tuple>
 
 #include "base/error.hpp"
 #include "base/json.hpp"
@@ -20,9 +19,6 @@ struct AssetSource {
   std::string path;      ///< Folder or hub id.
   std::string sampling;  ///< The cards' sampling defaults as JSON; empty for none.
 
-  bool operator<(const AssetSource& other) const {
-    return std::tie(path, sampling) < std::tie(other.path, other.sampling);
-  }
   bool operator==(const AssetSource& other) const = default;
 };
 

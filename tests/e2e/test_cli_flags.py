@@ -35,6 +35,13 @@ WRONG = {
     "keys": (["--direct", "--engine-url", E1, "--api-key", "k"], {}, "authentication is not supported yet"),
     "parser": (["--direct", "--engine-url", E1, "--dyn-tool-call-parser", "hermes"], {}, "`hermes` is unknown"),
     "store": (["--direct", "--engine-url", E1, "--discovery-backend", "etcd"], {}, "`etcd` is not supported yet"),
+    "no folder": (["--discovery-backend", "file"], {}, "which folder are the cards in?"),
+    "no folder, by variable": ([], {"DYN_DISCOVERY_BACKEND": "file"},
+                               "DYN_DISCOVERY_BACKEND: which folder are the cards in?"),
+    "a file as folder": (["--discovery-backend", "file", "--discovery-dir", "/dev/null"], {}, "is not a folder"),
+    "folder without file": (["--direct", "--engine-url", E1, "--discovery-dir", "/tmp"], {},
+                            "a folder of cards needs --discovery-backend file"),
+    "two wires, one place": (["--direct", "--engine-url", f"vllm={E1},vllm-http={E1}"], {}, f"{E1} is named twice"),
     "no file": (["--config", "/nonexistent/f.toml"], {}, "cannot read `/nonexistent/f.toml`"),
     "no model": (["--direct", "--engine-url", E1, "--model-path", "/nonexistent/model", "--http-port", "0"], {},
                  "--model-path:"),
@@ -133,6 +140,14 @@ def test_probe_prints_json_or_says_why_not(launcher, mock_engine):
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["endpoint"] == engine.url and report["served_model_name"] == "demo"
+    http = mock_engine(model="demo", backend="vllm-http")
+    for words in (["--direct-backend", "vllm-http", http.url], [f"vllm-http={http.url}"]):
+        done = launcher.run("probe", *words)
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        assert report["endpoint"] == http.url and report["served_model_name"] == "demo"
+    later = launcher.run("probe", f"sglang={http.url}")
+    assert later.returncode == 2 and "`sglang` is not supported yet" in later.stderr
     assert launcher.run("probe").returncode == 2
     assert launcher.run("probe", "https://h:1").returncode == 2
     gone = launcher.run("probe", E1, "--timeout-secs", "2")
