@@ -82,8 +82,9 @@ Frontend::~Frontend() {
   }
 }
 
-Result<std::unique_ptr<Frontend>> Frontend::start(net::Reactor& control, ServeOptions options,
-                                                  std::shared_ptr<const chat::ModelAssets> assets) {
+Result<std::unique_ptr<Frontend>> Frontend::start(
+    net::Reactor& control, ServeOptions options,
+    const std::shared_ptr<const chat::ModelAssets>& assets) {
   std::unique_ptr<Frontend> frontend(new Frontend(control, std::move(options)));
   const ServeOptions& checked = frontend->options_;
   std::shared_ptr<const chat::ModelAssets> common;

@@ -33,7 +33,7 @@ class Frontend {
   /// `InvalidRequest`.
   static Result<std::unique_ptr<Frontend>> start(
       net::Reactor& control, ServeOptions options,
-      std::shared_ptr<const chat::ModelAssets> assets = nullptr);
+      const std::shared_ptr<const chat::ModelAssets>& assets = nullptr);
   /// Stops at once: running answers are cut and aborted on their engines.
   ~Frontend();
   Frontend(const Frontend&) = delete;

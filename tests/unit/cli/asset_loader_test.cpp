@@ -70,7 +70,7 @@ class AssetLoaderTest : public ::testing::Test {
     return given == wanted;
   }
   std::vector<std::string> loads() {
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(mutex_);
     return loads_;
   }
 
@@ -83,7 +83,7 @@ class AssetLoaderTest : public ::testing::Test {
  private:
   Result<chat::ModelAssets> load(const AssetSource& source) {
     before_load(source);
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(mutex_);
     loads_.push_back(source.path + source.sampling);
     if (source.path.starts_with("bad")) {
       return fail(ErrorCode::InvalidRequest, "no such folder");
@@ -93,7 +93,7 @@ class AssetLoaderTest : public ::testing::Test {
     return assets;
   }
 
-  std::mutex mutex;
+  std::mutex mutex_;
   std::vector<std::string> loads_;
 };
 
