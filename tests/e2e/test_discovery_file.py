@@ -209,6 +209,22 @@ def test_streams_of_a_withdrawn_worker_finish(mock_engine, frontend, cards):
     server.wait_metric("fairlead_frontend_inflight_requests", 0)
 
 
+def test_a_stream_goes_on_when_its_workers_card_changes(mock_engine, frontend, cards):
+    engine = mock_engine(*ECHO, "--token-interval-ms", "20", model="demo")
+    server = frontend()
+    cards.put("a", engine.url)
+    server.wait_model("demo")
+    with server.client() as client:
+        stream = client.chat.completions.create(model="demo", messages=WORDS, max_tokens=60, stream=True,
+                                                extra_body={"ignore_eos": True})
+        next(stream)
+        cards.put("a", engine.url, aliases=["other"])
+        wait_until(lambda: ask(server, "other", max_tokens=1).status_code == 200, 10, "the alias")
+        assert engine.state()["running"] == 1, "the stream ended before the change"
+        assert [chunk.choices[0].finish_reason for chunk in stream][-1] == "length"
+    assert engine.wait_idle()["aborted_total"] == 0
+
+
 def test_a_card_that_becomes_malformed_stays_in_force(mock_engine, frontend, cards):
     engine = mock_engine(*ECHO, model="demo")
     server = frontend()
