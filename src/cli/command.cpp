@@ -1,6 +1,8 @@
 #include "cli/command.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -115,7 +117,19 @@ Result<std::string> read_file(const std::string& path) {
   return text;
 }
 
-int run_program(std::span<const Command> commands, int argc, const char* const* argv) {
+namespace {
+
+// Started with a standard descriptor closed, the next socket would take its number and get what is
+// meant for a person.
+void reserve_standard_descriptors() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) < 0) {
+      return;
+    }
+  }
+}
+
+int dispatch(std::span<const Command> commands, int argc, const char* const* argv) {
   const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
   if (arguments.empty()) {
     std::fputs(overview(commands).c_str(), stderr);
@@ -143,6 +157,18 @@ int run_program(std::span<const Command> commands, int argc, const char* const* 
                  .c_str(),
              stderr);
   return kExitUsage;
+}
+
+}  // namespace
+
+int run_program(std::span<const Command> commands, int argc, const char* const* argv) {
+  reserve_standard_descriptors();
+  const int code = dispatch(commands, argc, argv);
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    std::fputs("fairlead: the output could not be written\n", stderr);
+    return code == kExitDone ? kExitFailed : code;
+  }
+  return code;
 }
 
 }  // namespace fairlead::cli

@@ -78,6 +78,7 @@ void print_ready(std::string_view json) {
   line.push_back('\n');
   std::fwrite(line.data(), 1, line.size(), stdout);
   std::fflush(stdout);
+  std::clearerr(stdout);  // nobody has to read it: serving goes on, and ends as it ends
 }
 
 void start_log(const Settings& settings) {

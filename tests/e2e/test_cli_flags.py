@@ -1,10 +1,15 @@
 """Flags, variables and files of the commands: every wrong combination is one clear line and exit 2."""
 
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
 
 import pytest
-from fairlead.launcher import ROOT
+from fairlead import wait_until
+from fairlead.launcher import ROOT, binary_path
 
 DEMO = str(ROOT / "share/demo")
 E1, E2 = "http://127.0.0.1:9", "http://127.0.0.1:10"
@@ -156,3 +161,27 @@ def test_probe_prints_json_or_says_why_not(launcher, mock_engine):
 
 def test_the_page_of_options_is_what_the_program_prints(launcher):
     assert launcher.run("config", "docs").stdout == (ROOT / "docs/configuration.md").read_text()
+
+
+def test_output_that_cannot_be_written_is_a_failure():
+    for command in (["version"], ["--help"], ["config", "docs"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([binary_path(), *command], stdout=full, stderr=subprocess.PIPE, text=True, timeout=20)
+        assert done.returncode == 1
+        assert done.stderr == "fairlead: the output could not be written\n"
+
+
+def test_closed_standard_descriptors_do_not_become_sockets(mock_engine):
+    engine = mock_engine()
+    code = "import os, sys; os.closerange(0, 3); os.execv(sys.argv[1], sys.argv[1:])"
+    process = subprocess.Popen([sys.executable, "-c", code, str(binary_path()), "serve", "--http-port", "0",
+                                "--http-host", "127.0.0.1", "--direct", "--engine-url", engine.url])
+    try:
+        def standard():
+            return [os.readlink(f"/proc/{process.pid}/fd/{fd}") for fd in range(3)]
+
+        wait_until(lambda: standard() == ["/dev/null"] * 3 and len(os.listdir(f"/proc/{process.pid}/fd")) > 6, 20,
+                   "the frontend")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "api/openai/request_parser.hpp"
+#include "base/utf8.hpp"
 
 namespace fairlead::api::openai {
 namespace {
@@ -59,6 +60,9 @@ void RequestParser::read_nvext_member(std::string_view key) {
     body_.data_parallel_rank = take_integer(path, 0, kNoRank);
   } else if (key == "cache_salt") {
     nvext_salt_ = take_string(path).value_or(std::string());
+    if (nvext_salt_.size() > kMaxSaltBytes) {
+      invalid(path, fmt::format("`{}` must be at most {} bytes", path, kMaxSaltBytes));
+    }
   } else if (key == "annotations") {
     read_annotations(path);
   } else if (key == "agent_hints" || key == "request_timestamp_ms") {
@@ -111,13 +115,19 @@ void RequestParser::read_extra_fields(std::string_view path) {
   });
 }
 
-void apply_headers(const net::http::HeaderList& headers, const ApiOptions& options,
-                   RequestBody& body) {
+Result<> apply_headers(const net::http::HeaderList& headers, const ApiOptions& options,
+                       RequestBody& body) {
   if (const auto tenant = headers.find("x-tenant-id"); tenant && !tenant->empty()) {
+    if (tenant->size() > kMaxSaltBytes || !utf8::valid(*tenant)) {
+      return fail(
+          ErrorCode::InvalidRequest,
+          fmt::format("The header `x-tenant-id` must be at most {} bytes of UTF-8", kMaxSaltBytes),
+          "x-tenant-id");
+    }
     body.cache_salt = *tenant;
   }
   if (options.disable_nvext) {
-    return;
+    return {};
   }
   if (const auto text =
           find_header(headers, {"x-dynamo-worker-instance-id", "x-worker-instance-id"})) {
@@ -131,6 +141,7 @@ void apply_headers(const net::http::HeaderList& headers, const ApiOptions& optio
       body.data_parallel_rank = rank;
     }
   }
+  return {};
 }
 
 }  // namespace fairlead::api::openai

@@ -166,7 +166,10 @@ Prepared prepare(const PrepareInput& input, const std::string& text, JsonReader&
     out.spec = std::unexpected(std::move(body.error()));
     return out;
   }
-  apply_headers(input.routing_headers, input.options, *body);
+  if (Result<> applied = apply_headers(input.routing_headers, input.options, *body); !applied) {
+    out.spec = std::unexpected(std::move(applied.error()));
+    return out;
+  }
   out.stream = body->stream;
   out.include_usage = body->include_usage;
   out.continuous_usage = body->continuous_usage;

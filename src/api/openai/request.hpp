@@ -107,6 +107,8 @@ inline constexpr std::size_t kMaxStopIds = 4096;
 inline constexpr std::size_t kMaxBadWords = 1024;
 /// Most bytes of all `bad_words`, and most ids in all `bad_words_token_ids`.
 inline constexpr std::size_t kMaxBadWordsSize = 65536;
+/// Most bytes of a cache salt, in the body or in a header.
+inline constexpr std::size_t kMaxSaltBytes = 4096;
 /// Most entries of `logit_bias`.
 inline constexpr std::size_t kMaxBiases = 16384;
 /// Most ids in `allowed_token_ids` × choices: each choice carries the list to the engine.
@@ -124,10 +126,11 @@ inline constexpr std::size_t kMaxXargsTotal = std::size_t{1} << 19;
 Result<RequestBody> parse_request(observe::Endpoint endpoint, JsonReader& reader,
                                   const std::string& body, const ApiOptions& options);
 
-/// Lets routing headers win over the body's `nvext`; values that do not parse are ignored.
-/// `options.disable_nvext` leaves the tenant's cache salt only.
-void apply_headers(const net::http::HeaderList& headers, const ApiOptions& options,
-                   RequestBody& body);
+/// Lets routing headers win over the body's `nvext`; numbers that do not parse are ignored, a
+/// tenant that cannot be a cache salt is the client's mistake. `options.disable_nvext` leaves the
+/// tenant's cache salt only.
+Result<> apply_headers(const net::http::HeaderList& headers, const ApiOptions& options,
+                       RequestBody& body);
 
 /// Checks the messages of a chat; `messages` must be an array. The error names the place.
 Result<> check_messages(json::Value& messages);

@@ -541,8 +541,8 @@ void RequestParser::read_priority(std::string_view name) {
 void RequestParser::read_cache_salt(std::string_view name) {
   const auto salt = take_string(name);
   body_.cache_salt = salt.value_or(std::string());
-  if (salt && (salt->empty() || salt->size() > 4096)) {
-    invalid(name, "`cache_salt` must be a string of 1 to 4096 bytes");
+  if (salt && (salt->empty() || salt->size() > kMaxSaltBytes)) {
+    invalid(name, fmt::format("`{}` must be a string of 1 to {} bytes", name, kMaxSaltBytes));
   }
 }
 

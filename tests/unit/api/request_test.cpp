@@ -619,25 +619,40 @@ TEST(RequestParsing, PinsComeFromNvextAndHeadersWin) {
   EXPECT_EQ(both->worker_id, 12U);
 
   const ApiOptions options;
-  apply_headers({{"x-worker-instance-id", "99"},
-                 {"x-dynamo-worker-instance-id", "77"},
-                 {"x-data-parallel-rank", "5"},
-                 {"x-tenant-id", "t"}},
-                options, *pinned);
+  ASSERT_TRUE(apply_headers({{"x-worker-instance-id", "99"},
+                             {"x-dynamo-worker-instance-id", "77"},
+                             {"x-data-parallel-rank", "5"},
+                             {"x-tenant-id", "t"}},
+                            options, *pinned));
   EXPECT_EQ(pinned->worker_id, 77U);
   EXPECT_EQ(pinned->data_parallel_rank, 5U);
   EXPECT_EQ(pinned->cache_salt, "t");
-  apply_headers({{"x-worker-instance-id", "9x"}, {"x-dp-rank", "4294967295"}}, options, *pinned);
+  ASSERT_TRUE(apply_headers({{"x-worker-instance-id", "9x"}, {"x-dp-rank", "4294967295"}}, options,
+                            *pinned));
   EXPECT_EQ(pinned->worker_id, 77U) << "values that do not parse are ignored";
   EXPECT_EQ(pinned->data_parallel_rank, 5U) << "the highest rank means none";
 
   const ApiOptions off{.disable_nvext = true};
   auto dropped = chat(R"("nvext":{"backend_instance_id":11,"dp_rank":2,"cache_salt":"n"})", off);
   ASSERT_TRUE(dropped.has_value());
-  apply_headers({{"x-worker-instance-id", "99"}, {"x-dp-rank", "1"}}, off, *dropped);
+  ASSERT_TRUE(apply_headers({{"x-worker-instance-id", "99"}, {"x-dp-rank", "1"}}, off, *dropped));
   EXPECT_FALSE(dropped->worker_id.has_value());
   EXPECT_FALSE(dropped->data_parallel_rank.has_value());
   EXPECT_EQ(dropped->cache_salt, "n");
+}
+
+TEST(ChatRequest, ATenantThatNoEngineCouldReadIsTheClientsMistake) {
+  for (const std::string& tenant : {std::string("\xff"), std::string(kMaxSaltBytes + 1, 'x')}) {
+    auto body = chat("");
+    ASSERT_TRUE(body.has_value());
+    const Result<> applied = apply_headers({{"x-tenant-id", tenant}}, {}, *body);
+    ASSERT_FALSE(applied.has_value());
+    EXPECT_EQ(applied.error().code, ErrorCode::InvalidRequest);
+    EXPECT_EQ(applied.error().param, "x-tenant-id");
+  }
+  auto body = chat("");
+  ASSERT_TRUE(apply_headers({{"x-tenant-id", std::string(kMaxSaltBytes, 'x')}}, {}, *body));
+  EXPECT_FALSE(chat(R"("nvext":{"cache_salt":")" + std::string(kMaxSaltBytes + 1, 'x') + R"("})"));
 }
 
 }  // namespace
