@@ -10,15 +10,15 @@ namespace {
 TEST(SamplingDefaults, ExtraArgumentsAreOverlaidKeyByKey) {
   chat::SamplingDefaults defaults;
   defaults.temperature = 0.5;
-  // The model's own, then the flag's, then the card's.
+  // The model's own, then the card's, then the flag's.
   defaults.extra_args = *json::parse(R"({"a":1,"b":{"x":1},"c":[1]})");
-  const auto flag = *json::parse(R"({"extra_args":{"b":2,"d":"flag"},"temperature":0.75})");
-  const auto card = *json::parse(R"({"extra_args":{"d":"card","e":null}})");
-  ASSERT_TRUE(overlay_sampling(flag, defaults).has_value());
+  const auto card = *json::parse(R"({"extra_args":{"b":2,"d":"card"},"temperature":0.75})");
+  const auto flag = *json::parse(R"({"extra_args":{"d":"flag","e":null}})");
   ASSERT_TRUE(overlay_sampling(card, defaults).has_value());
-  EXPECT_EQ(json::dump(defaults.extra_args), R"({"a":1,"b":2,"c":[1],"d":"card","e":null})");
+  ASSERT_TRUE(overlay_sampling(flag, defaults).has_value());
+  EXPECT_EQ(json::dump(defaults.extra_args), R"({"a":1,"b":2,"c":[1],"d":"flag","e":null})");
   EXPECT_EQ(defaults.temperature, 0.75);
-  EXPECT_EQ(json::dump(flag), R"({"extra_args":{"b":2,"d":"flag"},"temperature":0.75})");
+  EXPECT_EQ(json::dump(card), R"({"extra_args":{"b":2,"d":"card"},"temperature":0.75})");
 }
 
 TEST(SamplingDefaults, NoExtraArgumentsChangeNothing) {
