@@ -54,8 +54,12 @@ class Client final : public EngineClient {
   Task<Result<DiscoveryAnswers>> discover(TimePoint deadline);
   Task<Result<Refusal>> refused(std::string body, TimePoint deadline);
   Task<Result<>> find_fields(Dialect& dialect, TimePoint deadline);
+  Task<Result<EngineInfo>> ask(TimePoint deadline);
 
   Core core_;
+  // The version of the server whose fields are known. Forgotten at any failure: another server may
+  // be there afterwards, and the fields are asked for anew.
+  std::string known_version_;
 };
 
 Task<Result<ClientResponse>> Client::get(std::string path, TimePoint deadline) {
@@ -156,6 +160,14 @@ Task<Result<>> Client::find_fields(Dialect& dialect, TimePoint deadline) {
 }
 
 Task<Result<EngineInfo>> Client::probe(TimePoint deadline) {
+  Result<EngineInfo> info = co_await ask(deadline);
+  if (!info) {
+    known_version_.clear();
+  }
+  co_return info;
+}
+
+Task<Result<EngineInfo>> Client::ask(TimePoint deadline) {
   if (Result<> healthy = co_await check_health(deadline); !healthy) {
     co_return std::unexpected(std::move(healthy.error()));
   }
@@ -164,18 +176,25 @@ Task<Result<EngineInfo>> Client::probe(TimePoint deadline) {
     co_return std::unexpected(answers.error());
   }
   Dialect dialect = dialect_of_answers(*answers);
-  if (Result<> found = co_await find_fields(dialect, deadline); !found) {
+  if (!known_version_.empty() && known_version_ == answers->version &&
+      core_.dialect.frontend == dialect.frontend) {
+    dialect = core_.dialect;
+  } else if (Result<> found = co_await find_fields(dialect, deadline); !found) {
     co_return std::unexpected(std::move(found.error()));
   }
   Result<EngineInfo> info = read_discovery(*answers, dialect);
   if (info) {
     core_.dialect = dialect;
+    known_version_ = answers->version;
   }
   co_return info;
 }
 
 Task<Result<>> Client::check_health(TimePoint deadline) {
   const Result<ClientResponse> answer = co_await get("/health", deadline);
+  if (!answer || answer->status != 200) {
+    known_version_.clear();
+  }
   if (!answer) {
     co_return std::unexpected(answer.error());
   }

@@ -499,6 +499,29 @@ TEST_F(VllmHttpProbe, AServerThatKnowsNoKeyHasNoCapability) {
   EXPECT_EQ(probe()->capabilities, CapabilitySet{Capability::PromptLogprobs});
 }
 
+TEST_F(VllmHttpProbe, FieldsAreAskedForOnceInAServersLife) {
+  int asked = 0;
+  std::string known = "vllm_xargs";
+  serve([&](const json::Value& params) {
+    ++asked;
+    return is_text(params, known) ? "type" : "empty";
+  });
+  connect("");
+  EXPECT_EQ(probe()->dialect, "python/vllm_xargs");
+  EXPECT_GT(std::exchange(asked, 0), 0);
+  EXPECT_EQ(probe()->dialect, "python/vllm_xargs");
+  EXPECT_EQ(asked, 0) << "the same server is not troubled again";
+
+  known = "extra_args";
+  server.on("/version", R"({"version":"0.33.0"})");
+  EXPECT_EQ(probe()->dialect, "python/extra_args") << "another version";
+  known = "vllm_xargs";
+  server.on("/health", 500, "");
+  EXPECT_FALSE(probe());
+  server.on("/health", 200, "");
+  EXPECT_EQ(probe()->dialect, "python/vllm_xargs") << "it was away";
+}
+
 TEST_F(VllmHttpProbe, RefusalsThatCannotBeComparedLeaveTheVersions) {
   int count = 0;
   serve([&](const json::Value&) { return "refusal " + std::to_string(++count); });
