@@ -1,7 +1,8 @@
 """Real vLLM engines, for the tests in tests/e2e/real.
 
 They can be had when VLLM_CPU_HOME names a folder with the file `.ready`, a virtual environment with vLLM for
-the CPU in `venv`, the gRPC frontend binary `vllm-rs` and the model folder `models/smollm2-135m`
+the CPU in `venv`, the gRPC frontend binary `vllm-rs` and the model folder `models/smollm2-135m`, for the tests
+of adapters also `models/smollm2-lora`
 (docs/engines.md says how to make one).
 """
 
@@ -32,8 +33,8 @@ def free_ports(count):
 
 
 @contextlib.contextmanager
-def real_engine(folder, frontend):
-    """A started engine; `url` of its HTTP server and, with the Rust frontend, `grpc`."""
+def real_engine(folder, frontend, *more):
+    """A started engine, with more flags if any; `url` of its HTTP server and, with the Rust frontend, `grpc`."""
     http, grpc = free_ports(2)
     log = folder / "engine.log"
     env = {**os.environ, "PATH": f"{HOME}/venv/bin:{os.environ['PATH']}", "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -50,7 +51,7 @@ def real_engine(folder, frontend):
              "--host", "127.0.0.1", "--port", str(http), *flags, "--enforce-eager",
              "--dtype", "bfloat16", "--max-model-len", "1024", "--max-num-seqs", "8", "--block-size", "32",
              "--num-gpu-blocks-override", "80", "--enable-prefix-caching", "--enable-scale-out",
-             "--logits-processors", "forced_token:ForcedTokenProcessor"],
+             "--logits-processors", "forced_token:ForcedTokenProcessor", *more],
             env=env, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
     process.url, process.grpc = f"http://127.0.0.1:{http}", f"http://127.0.0.1:{grpc}"
     try:
