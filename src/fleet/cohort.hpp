@@ -30,6 +30,7 @@ struct GroupKey {
 /// Capabilities take no part in this: upgraded and older workers of one cohort serve together.
 class Group {
  public:
+  /// Of no members yet.
   explicit Group(GroupKey key) : key_(std::move(key)) {}
 
   /// Decides which cohort serves and fills every member's `exclusion`. `members` are all probed

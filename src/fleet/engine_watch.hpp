@@ -54,6 +54,7 @@ struct WatchContext {
 /// succeeded, and later ones keep it there. Belongs to the control reactor.
 class EngineWatch {
  public:
+  /// `context` outlives it; `card` is a base card.
   EngineWatch(WatchContext& context, Card card);
   EngineWatch(const EngineWatch&) = delete;
   EngineWatch& operator=(const EngineWatch&) = delete;

@@ -14,7 +14,7 @@ class LiveFleet::Impl {
  public:
   Impl(LiveFleetOptions options, ClientFactory make_client, Resolver& resolver,
        OnSnapshot on_snapshot)
-      : context_{.options = options,
+      : context_{.options = static_cast<const WatchOptions&>(options),
                  .make_client = std::move(make_client),
                  .resolver = resolver,
                  .model_name = options.model_name,
