@@ -39,6 +39,7 @@ class AssetLoader {
   using OnAssets = std::function<void(const std::string& model,
                                       const std::shared_ptr<const chat::ModelAssets>& assets)>;
 
+  /// `control` outlives it.
   AssetLoader(net::Reactor& control, ModelPaths paths, Load load, OnAssets on_assets);
   /// Waits for the files that are being read.
   ~AssetLoader();
