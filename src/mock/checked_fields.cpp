@@ -17,6 +17,19 @@ std::optional<std::int64_t> whole(const Value& value) {
   return real ? std::optional(static_cast<std::int64_t>(*real)) : std::nullopt;
 }
 
+std::vector<TokenId> ids_of(const Value& list) {
+  std::vector<TokenId> out;
+  if (const json::Array* items = list.as_array()) {
+    out.reserve(items->size());
+    for (const Value& item : *items) {
+      constexpr std::int64_t kLargest = std::numeric_limits<TokenId>::max();
+      const std::int64_t id = whole(item).value_or(kLargest);
+      out.push_back(static_cast<TokenId>(id < 0 ? kLargest : std::min(id, kLargest)));
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 const Value* CheckedFields::find(std::string_view name) const {
@@ -46,15 +59,17 @@ std::string CheckedFields::text(std::string_view name) const {
 }
 
 std::vector<TokenId> CheckedFields::ids(std::string_view name) const {
-  std::vector<TokenId> out;
   const Value* value = find(name);
-  const json::Array* items = value ? value->as_array() : nullptr;
-  if (items) {
-    out.reserve(items->size());
-    for (const Value& item : *items) {
-      constexpr std::int64_t kLargest = std::numeric_limits<TokenId>::max();
-      const std::int64_t id = whole(item).value_or(kLargest);
-      out.push_back(static_cast<TokenId>(id < 0 ? kLargest : std::min(id, kLargest)));
+  return value ? ids_of(*value) : std::vector<TokenId>();
+}
+
+std::vector<std::vector<TokenId>> CheckedFields::id_lists(std::string_view name) const {
+  std::vector<std::vector<TokenId>> out;
+  const Value* value = find(name);
+  if (const json::Array* lists = value ? value->as_array() : nullptr) {
+    out.reserve(lists->size());
+    for (const Value& list : *lists) {
+      out.push_back(ids_of(list));
     }
   }
   return out;

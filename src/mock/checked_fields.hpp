@@ -30,6 +30,8 @@ class CheckedFields {
   std::string text(std::string_view name) const;
   /// A list of ids; those that no vocabulary can hold become the largest one.
   std::vector<TokenId> ids(std::string_view name) const;
+  /// A list of such lists.
+  std::vector<std::vector<TokenId>> id_lists(std::string_view name) const;
 
  private:
   const json::Object* object_;

@@ -34,7 +34,7 @@ constexpr std::array<Named<Role>, 3> kRoles = {{
     {"decode", Role::Decode},
 }};
 
-constexpr std::array<Named<Capability>, 15> kCapabilities = {{
+constexpr std::array<Named<Capability>, 16> kCapabilities = {{
     {"proto-version", Capability::ProtoVersion},
     {"num-cached-tokens", Capability::NumCachedTokens},
     {"control", Capability::Control},
@@ -49,6 +49,7 @@ constexpr std::array<Named<Capability>, 15> kCapabilities = {{
     {"vllm-xargs", Capability::VllmXargs},
     {"token-route", Capability::TokenRoute},
     {"logprob-token-ids", Capability::LogprobTokenIds},
+    {"bad-words-token-ids", Capability::BadWordsTokenIds},
     {"lora", Capability::Lora},
 }};
 

@@ -51,6 +51,7 @@ enum class Capability : std::uint8_t {
   VllmXargs,         ///< `vllm-xargs`: no key for extra arguments (HTTP).
   TokenRoute,        ///< `token-route`: generation by ids is switched off (HTTP).
   LogprobTokenIds,   ///< `logprob-token-ids`: candidates cannot be chosen by id.
+  BadWordsTokenIds,  ///< `bad-words-token-ids`: the field of that name is ignored (HTTP).
   Lora,              ///< `lora`: adapters are not enabled.
 };
 

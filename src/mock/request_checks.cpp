@@ -71,6 +71,18 @@ Check check_vocabulary(std::string_view name, std::vector<TokenId> ids,
                              name, options.vocab_size));
 }
 
+Check check_bad_words(const std::vector<std::vector<TokenId>>& sequences,
+                      const MockOptions& options) {
+  std::vector<TokenId> all;
+  for (const std::vector<TokenId>& sequence : sequences) {
+    if (sequence.empty()) {
+      return invalid("bad_words_token_ids must not contain empty sequences");
+    }
+    all.insert(all.end(), sequence.begin(), sequence.end());
+  }
+  return check_vocabulary("bad_words", std::move(all), options);
+}
+
 Check check_top_n(std::int64_t top_n, const MockOptions& options, CandidateChoice& choice) {
   const auto vocabulary = static_cast<std::int64_t>(vocabulary_of(options));
   const std::int64_t limit = options.max_logprobs < 0 ? vocabulary : options.max_logprobs;

@@ -56,6 +56,9 @@ std::string make_uuid();
 Check check_ranges(const SamplingValues& values);
 /// Refuses ids outside the vocabulary, all named; `name` is the field.
 Check check_vocabulary(std::string_view name, std::vector<TokenId> ids, const MockOptions& options);
+/// Checks sequences that must not be generated. They change nothing in a simulated answer.
+Check check_bad_words(const std::vector<std::vector<TokenId>>& sequences,
+                      const MockOptions& options);
 /// Checks a number of candidates (-1: the whole vocabulary) and puts it into `choice`.
 Check check_top_n(std::int64_t top_n, const MockOptions& options, CandidateChoice& choice);
 /// Checks a list of candidates that was put into `choice`.

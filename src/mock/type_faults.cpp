@@ -32,6 +32,7 @@ Words words_of(FieldType type) {
     case FieldType::TextOrTexts:
       return {"a string", "string_type", "Input should be a valid string"};
     case FieldType::Ids:
+    case FieldType::IdLists:
     case FieldType::Texts: return {"a sequence", "list_type", "Input should be a valid list"};
     case FieldType::Object:
     case FieldType::Biases: return {"a map", "dict_type", "Input should be a valid dictionary"};

@@ -20,6 +20,7 @@ enum class FieldType : std::uint8_t {
   Real,         ///< Any number.
   Text,         ///< A string.
   Ids,          ///< A list of token ids.
+  IdLists,      ///< A list of lists of token ids.
   Texts,        ///< A list of strings.
   TextOrTexts,  ///< Either.
   Object,       ///< An object with any members.

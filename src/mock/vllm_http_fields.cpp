@@ -65,6 +65,7 @@ constexpr std::array kSampling = {
     Field{"logit_bias", FieldType::Biases},
     Field{"allowed_token_ids", FieldType::Ids},
     Field{"bad_words", FieldType::Texts},
+    Field{"bad_words_token_ids", FieldType::IdLists, Server::Rust},
     Field{"logprob_token_ids", FieldType::Ids},
     Field{"structured_outputs", FieldType::Object},
     Field{"skip_reading_prefix_cache", FieldType::Boolean},
@@ -141,7 +142,8 @@ class Checker {
   }
 
   bool knows(const Field& field) const {
-    if (field.name == "logprob_token_ids" && !options_.has(Capability::LogprobTokenIds)) {
+    if ((field.name == "logprob_token_ids" && !options_.has(Capability::LogprobTokenIds)) ||
+        (field.name == "bad_words_token_ids" && !options_.has(Capability::BadWordsTokenIds))) {
       return false;
     }
     return field.server == Server::Both || (field.server == Server::Python) == python_;
@@ -167,13 +169,18 @@ class Checker {
     }
   }
 
+  // What a list of this type holds.
+  static FieldType item_type(FieldType list) {
+    switch (list) {
+      case FieldType::Ids: return FieldType::Unsigned32;
+      case FieldType::IdLists: return FieldType::Ids;
+      default: return FieldType::Text;
+    }
+  }
+
   void check_items(const std::string& path, FieldType type, const json::Array& items) {
     for (std::size_t i = 0; i < items.size(); ++i) {
-      const bool good =
-          type == FieldType::Text ? items[i].as_string() != nullptr : is_number(items[i], type);
-      if (!good) {
-        faults_.wrong_type(fmt::format("{}.{}", path, i), type, items[i]);
-      }
+      check_value(fmt::format("{}.{}", path, i), type, items[i]);
     }
   }
 
@@ -183,7 +190,8 @@ class Checker {
       const auto [end, error] =
           std::from_chars(member.key.data(), member.key.data() + member.key.size(), id);
       double bias = 0;
-      if (error != std::errc() || end != member.key.data() + member.key.size()) {
+      // serde is given the names as texts here, whatever they hold.
+      if (!python_ || error != std::errc() || end != member.key.data() + member.key.size()) {
         faults_.wrong_type(fmt::format("{}.{}", path, member.key), FieldType::Unsigned32,
                            Value(member.key));
       } else if (!member.value.number(bias)) {
@@ -204,6 +212,7 @@ class Checker {
       case FieldType::Text: good = value.as_string() != nullptr; break;
       case FieldType::TextOrTexts: good = value.as_string() || value.as_array(); break;
       case FieldType::Ids:
+      case FieldType::IdLists:
       case FieldType::Texts: good = value.as_array() != nullptr; break;
       case FieldType::Object:
       case FieldType::Biases: good = value.as_object() != nullptr; break;
@@ -211,7 +220,7 @@ class Checker {
     if (!good) {
       faults_.wrong_type(path, type, value);
     } else if (const json::Array* items = value.as_array()) {
-      check_items(path, type == FieldType::Ids ? FieldType::Unsigned32 : FieldType::Text, *items);
+      check_items(path, item_type(type), *items);
     } else if (type == FieldType::Biases) {
       check_biases(path, *value.as_object());
     }

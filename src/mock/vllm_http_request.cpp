@@ -350,7 +350,12 @@ class Reader {
       return failed;
     }
     spec().allowed = sampling_.ids("allowed_token_ids");
-    return check_vocabulary("allowed_token_ids", spec().allowed, options_);
+    if (auto failed = check_vocabulary("allowed_token_ids", spec().allowed, options_)) {
+      return failed;
+    }
+    const bool known = !python_ && options_.has(Capability::BadWordsTokenIds);
+    return known ? check_bad_words(sampling_.id_lists("bad_words_token_ids"), options_)
+                 : std::nullopt;
   }
 
   const MockOptions& options_;

@@ -270,6 +270,39 @@ def test_which_key_takes_extra_arguments_can_be_probed(start, flavor):
     assert known == set(EXTRA_KEYS[flavor])
 
 
+def test_fields_are_known_where_the_real_servers_know_them(start, flavor):
+    _, client = start("--vocab-size", 100, flavor=flavor)
+    rust = flavor.startswith("rust")
+
+    def status(**fields):
+        return generate(client, [5], sampling_params={"max_tokens": 1, **fields}).status_code
+
+    assert status(logit_bias={}) == 200
+    assert status(logit_bias={"7": 0.5}) == (400 if rust else 200)
+    assert status(bad_words_token_ids=[[7, 8], [9]]) == status(bad_words=["word"]) == 200
+    for wrong in ("?", [7], [["x"]], [[-1]], [[]], [[7], [100]]):
+        assert status(bad_words_token_ids=wrong) == (400 if rust else 200), wrong
+    _, older = start("--without", "bad-words-token-ids", flavor=flavor)
+    assert generate(older, sampling_params={"max_tokens": 1, "bad_words_token_ids": "?"}).status_code == 200
+
+
+@pytest.mark.parametrize(("flavor", "lacking", "dialect", "capabilities"), [
+    ("rust-0.33", [], "rust/extra_args+logprob_token_ids+bad_words_token_ids",
+     {"vllm_xargs", "logprob_token_ids", "bad_words_token_ids"}),
+    ("rust-0.32", ["logprob-token-ids"], "rust/vllm_xargs+bad_words_token_ids", {"vllm_xargs", "bad_words_token_ids"}),
+    ("rust-0.32", ["bad-words-token-ids"], "rust/vllm_xargs+logprob_token_ids", {"vllm_xargs", "logprob_token_ids"}),
+    ("python-0.32", [], "python/extra_args+logprob_token_ids+logit_bias", {"vllm_xargs", "logprob_token_ids"}),
+    ("rust-0.33", ["vllm-xargs"], "rust/+logprob_token_ids+bad_words_token_ids",
+     {"logprob_token_ids", "bad_words_token_ids"}),
+])
+def test_a_probe_finds_the_fields(start, launcher, flavor, lacking, dialect, capabilities):
+    engine, _ = start(*(flag for name in lacking for flag in ("--without", name)), flavor=flavor)
+    done = launcher.run("probe", f"vllm-http={engine.url}")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["dialect"], set(found["capabilities"]) - {"prompt_logprobs"}) == (dialect, capabilities)
+
+
 def test_two_keys_are_one_field_given_twice(start):
     _, client = start()
     refused = generate(client, sampling_params={"vllm_xargs": {"a": 1}, "extra_args": {"a": 1}})

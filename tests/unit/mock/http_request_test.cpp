@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -61,6 +62,48 @@ TEST(HttpRequest, WholeFloatsAreIntegersInPythonOnly) {
   EXPECT_EQ(python.request->spec.stop.max_new_tokens, 3U);
   EXPECT_NE(refusal_of(kBody).find("invalid type: floating point `1`, expected u32"),
             std::string::npos);
+}
+
+TEST(HttpRequest, BiasesByMemberNameAreReadInPythonOnly) {
+  constexpr std::string_view kBody =
+      R"({"token_ids": [1], "sampling_params": {"logit_bias": {"7": 0.5}}})";
+  for (const HttpFlavor rust : {HttpFlavor::Rust033, HttpFlavor::Rust032}) {
+    const HttpOutcome outcome = check(kBody, rust);
+    ASSERT_TRUE(outcome.refusal);
+    EXPECT_EQ(outcome.refusal->kind, Refusal::Kind::Malformed);
+    EXPECT_NE(outcome.refusal->message.find("invalid type: string \"7\", expected u32"),
+              std::string::npos);
+    EXPECT_TRUE(
+        check(R"({"token_ids": [1], "sampling_params": {"logit_bias": {}}})", rust).request);
+  }
+  EXPECT_TRUE(check(kBody, HttpFlavor::Python032).request);
+}
+
+TEST(HttpRequest, BadWordsAreListsOfIdsInRustOnly) {
+  const auto body = [](std::string_view value) {
+    return fmt::format(R"({{"token_ids": [1], "sampling_params": {{"bad_words_token_ids": {}}}}})",
+                       value);
+  };
+  EXPECT_EQ(refusal_of(body("[[1, 2], [3]]")), "accepted");
+  EXPECT_EQ(refusal_of(body("[]")), "accepted");
+  EXPECT_EQ(refusal_of(body("null")), "accepted");
+  EXPECT_NE(refusal_of(body("[1]")).find("invalid type: integer `1`, expected a sequence"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(body(R"([["x"]])")).find("invalid type: string \"x\", expected u32"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(body("[[1], [-1]]")).find("invalid value: integer `-1`, expected u32"),
+            std::string::npos);
+  EXPECT_EQ(refusal_of(body("[[1], []]")), "bad_words_token_ids must not contain empty sequences");
+  EXPECT_EQ(refusal_of(body(R"("?")"), HttpFlavor::Python032), "accepted");
+
+  MockOptions options = options_of(HttpFlavor::Rust033);
+  options.vocab_size = 100;
+  const HttpOutcome outside = check_http_request(body("[[5, 100], [200]]"), std::nullopt, options);
+  ASSERT_TRUE(outside.refusal);
+  EXPECT_EQ(outside.refusal->message,
+            "token_id(s) [100, 200] in bad_words are out of vocabulary. Vocabulary size: 100");
+  options.without = {Capability::BadWordsTokenIds};
+  EXPECT_TRUE(check_http_request(body(R"("?")"), std::nullopt, options).request);
 }
 
 TEST(HttpRequest, NullIsAbsentUnlessRequired) {
