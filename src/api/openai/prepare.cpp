@@ -145,14 +145,14 @@ Result<serving::GenerationSpec> make_spec(const PrepareInput& input, RequestBody
   }
   const serving::ModelContext& assets = *(*served)->assets;
   const bool chat = body.endpoint == observe::Endpoint::ChatCompletions;
-  std::string echo = chat && body.echo ? echoed_message(body) : std::string();
+  const std::string echo = chat && body.echo ? echoed_message(body) : std::string();
   Result<Prompts> prompts = chat ? chat_prompt(assets, body) : completion_prompts(assets, body);
   if (!prompts) {
     return std::unexpected(std::move(prompts.error()));
   }
   Result<serving::GenerationSpec> spec = resolve(body, **served, std::move(*prompts));
   if (spec) {
-    out.details = resolve_details(body, assets.defaults, std::move(echo), *spec);
+    out.details = resolve_details(body, assets.defaults, echo, *spec);
   }
   return spec;
 }

@@ -33,7 +33,7 @@ std::string echo_of(const RequestBody& body, const serving::GenerationSpec& spec
 
 std::shared_ptr<const TokenDetails> resolve_details(const RequestBody& body,
                                                     const chat::SamplingDefaults& defaults,
-                                                    std::string chat_echo,
+                                                    const std::string& chat_echo,
                                                     serving::GenerationSpec& spec) {
   const bool chat = body.endpoint == observe::Endpoint::ChatCompletions;
   const auto count = candidates(body, defaults);

@@ -38,7 +38,7 @@ struct TokenDetails {
 /// the last message if it is to be repeated.
 std::shared_ptr<const TokenDetails> resolve_details(const RequestBody& body,
                                                     const chat::SamplingDefaults& defaults,
-                                                    std::string chat_echo,
+                                                    const std::string& chat_echo,
                                                     serving::GenerationSpec& spec);
 
 }  // namespace fairlead::api::openai
