@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.hpp"
+#include "checking_sink.hpp"
 #include "engine/vllm_http/response.hpp"
 #include "engine/vllm_http/token_event.hpp"
 
@@ -20,55 +21,8 @@ namespace {
 
 using namespace fairlead;
 using namespace fairlead::engine;
-
-void require(bool condition) {
-  if (!condition) {
-    std::abort();
-  }
-}
-
-class CheckingSink final : public TokenSink {
- public:
-  explicit CheckingSink(const GenerateRequest& request) : request_(request) {}
-
-  void on_prompt(const PromptInfo& info) override {
-    require(!prompt_seen_ && tokens_ == 0 && !finished_);
-    require(info.prompt_tokens == request_.prompt.size());
-    require(info.logprobs.size() == (request_.output.prompt_logprobs ? request_.prompt.size() : 0));
-    check(info.logprobs);
-    prompt_seen_ = true;
-  }
-  void on_tokens(const TokenChunk& chunk) override {
-    require(!finished_ && (chunk.finish || !chunk.ids.empty()));
-    require(chunk.logprobs.size() == (request_.output.wants_logprobs() ? chunk.ids.size() : 0));
-    check(chunk.logprobs);
-    tokens_ += chunk.ids.size();
-    require(tokens_ <= request_.stop.max_tokens);
-    if (chunk.finish) {
-      require(chunk.finish->output_tokens == tokens_);
-      finished_ = true;
-    }
-  }
-  void on_error(Error) override { std::abort(); }
-
-  bool finished() const { return finished_; }
-
- private:
-  static void check(std::span<const TokenLogprob> entries) {
-    for (const TokenLogprob& entry : entries) {
-      require(std::isfinite(entry.logprob) && entry.logprob >= kLowestLogprob);
-      require(!entry.missing || (entry.logprob == kLowestLogprob && entry.candidates.empty()));
-      for (const Candidate& candidate : entry.candidates) {
-        require(std::isfinite(candidate.logprob) && candidate.logprob >= kLowestLogprob);
-      }
-    }
-  }
-
-  const GenerateRequest& request_;
-  bool prompt_seen_ = false;
-  bool finished_ = false;
-  std::size_t tokens_ = 0;
-};
+using fuzz::CheckingSink;
+using fuzz::require;
 
 bool null_or_absent(const json::Value& object, std::string_view key) {
   const json::Value* value = object.find(key);

@@ -1,6 +1,5 @@
 #include "engine/vllm_grpc/core.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -13,7 +12,6 @@ namespace fairlead::engine::vllm_grpc {
 namespace {
 
 constexpr auto kAbortTimeout = std::chrono::seconds(5);
-constexpr auto kLingerTime = std::chrono::seconds(2);
 
 /// An engine that comes back is dialed again soon: routing decides who is tried, and the probe's
 /// interval is above this pause, so that every probe dials.
@@ -29,8 +27,7 @@ Core::Core(net::Dialer& dialer, ClientOptions options)
     : channel(dialer, std::move(options.authority), std::move(options.addresses),
               channel_options()),
       dialect(dialect_from_name(options.dialect)),
-      model(std::move(options.model)),
-      sweep_timer_([this] { sweep(); }) {}
+      model(std::move(options.model)) {}
 
 Core::~Core() = default;
 
@@ -53,34 +50,6 @@ net::Task<> Core::send_abort(std::string request_id) {
       co_await channel.unary("/vllm.Control/Abort", {}, request.SerializeAsString(), deadline);
   if (!answer) {
     log::debug("{} of request {}", status_error("Abort", answer.error()).message, request_id);
-  }
-}
-
-void Core::linger(std::unique_ptr<GenerateCall> call) {
-  if (lingering_.size() >= kMaxLingering) {
-    lingering_.erase(lingering_.begin());
-  }
-  call->set_lingering();
-  lingering_.push_back({std::move(call), net::Reactor::current()->now()});
-  if (!sweep_timer_.armed()) {
-    sweep_timer_.arm(kLingerTime);
-  }
-}
-
-void Core::release(GenerateCall& call) {
-  const auto found = std::ranges::find_if(
-      lingering_, [&](const Lingering& entry) { return entry.call.get() == &call; });
-  if (found != lingering_.end()) {
-    net::Reactor::current()->destroy_later(std::move(found->call));
-    lingering_.erase(found);
-  }
-}
-
-void Core::sweep() {
-  const net::TimePoint limit = net::Reactor::current()->now() - kLingerTime;
-  std::erase_if(lingering_, [&](const Lingering& entry) { return entry.since <= limit; });
-  if (!lingering_.empty()) {
-    sweep_timer_.arm(kLingerTime);
   }
 }
 

@@ -62,7 +62,7 @@ void GenerateCall::on_message(std::string_view message) {
 void GenerateCall::on_end(const net::grpc::Status& status) {
   ended_ = true;
   if (lingering_) {
-    core_.release(*this);
+    core_.lingering.release(*this);
     return;
   }
   if (done_) {

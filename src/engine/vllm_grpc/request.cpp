@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "engine/request_check.hpp"
 #include "engine/vllm_grpc/json_struct.hpp"
 #include "vllm/inference.pb.h"
 
@@ -22,10 +23,6 @@ constexpr std::size_t kKeptBytes = 256 * 1024;
 std::unexpected<Error> unsupported(std::string_view field, std::string_view why) {
   return fail(ErrorCode::UnsupportedField, fmt::format("`{}` is not supported: {}", field, why),
               std::string(field));
-}
-
-std::unexpected<Error> invalid(std::string_view field, std::string_view why) {
-  return fail(ErrorCode::InvalidRequest, fmt::format("`{}` {}", field, why), std::string(field));
 }
 
 /// Fields that came after the dialect: an older server would drop them without a word.
@@ -152,28 +149,6 @@ Result<> fill_kv(const GenerateRequest& request, ::vllm::GenerateRequest& out) {
   return {};
 }
 
-/// Counts above the signed range would be read as negative ones.
-bool bad_count(const std::optional<std::uint32_t>& count) {
-  return count && *count != kAllCandidates &&
-         *count > static_cast<std::uint32_t>(std::numeric_limits<std::int32_t>::max());
-}
-
-Result<> validate(const GenerateRequest& request) {
-  if (request.prompt.empty()) {
-    return invalid("prompt", "must have at least one token");
-  }
-  if (request.stop.max_tokens == 0) {
-    return invalid("max_tokens", "must be at least 1");
-  }
-  if (bad_count(request.output.logprobs)) {
-    return invalid("logprobs", "is out of range");
-  }
-  if (bad_count(request.output.prompt_logprobs)) {
-    return invalid("prompt_logprobs", "is out of range");
-  }
-  return {};
-}
-
 /// Without branches, so that sizing a long prompt is vectorized.
 constexpr std::size_t varint_size(std::uint32_t value) {
   return 1U + (value >= 1U << 7) + (value >= 1U << 14) + (value >= 1U << 21) + (value >= 1U << 28);
@@ -226,7 +201,7 @@ RequestWriter::~RequestWriter() = default;
 
 Result<std::string_view> RequestWriter::write(const GenerateRequest& request, Dialect dialect,
                                               std::string_view model) {
-  Result<> checked = validate(request);
+  Result<> checked = check_request(request);
   if (checked) {
     checked = check_dialect(request, dialect);
   }

@@ -25,7 +25,7 @@ class Stream final : public EngineStream {
   Stream(Core& core, std::unique_ptr<GenerateCall> call) : core_(core), call_(std::move(call)) {}
   ~Stream() override {
     if (call_->awaits_end() && net::Reactor::current()) {
-      core_.linger(std::move(call_));
+      core_.lingering.keep(std::move(call_));
     }
   }
   void pause() override { call_->pause(); }

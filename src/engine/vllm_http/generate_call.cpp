@@ -57,7 +57,7 @@ net::Task<> GenerateCall::run() {
     answer_ = co_await core_.http.send(std::move(request_), kNever);
   }
   if (lingering_) {
-    core_.release(*this);
+    core_.lingering.release(*this);
   } else if (!holding()) {
     take_answer();
   }
