@@ -25,7 +25,7 @@ ErrorCode code_of(int status) {
     case 408: return ErrorCode::RequestTimeout;
     case 413: return ErrorCode::BodyTooLarge;
     case 431: return ErrorCode::HeadersTooLarge;
-    case 503: return ErrorCode::Draining;
+    case 503: return ErrorCode::Overloaded;
     default: return status < 500 ? ErrorCode::InvalidRequest : ErrorCode::Internal;
   }
 }

@@ -292,6 +292,8 @@ void Frontend::collect(observe::TextWriter& writer) const {
        &Counters::slow_readers_cut},
       {"http_bad_requests_total", "counter", "Requests refused before a handler",
        &Counters::bad_requests},
+      {"http_bodies_refused_total", "counter",
+       "Requests refused because unfinished ones held too many bytes", &Counters::bodies_refused},
   });
   for (const Family& family : kFamilies) {
     std::uint64_t total = 0;
@@ -303,6 +305,9 @@ void Frontend::collect(observe::TextWriter& writer) const {
     writer.family(family.name, family.type, family.help);
     writer.sample({}, static_cast<double>(total));
   }
+  writer.family("http_unfinished_request_bytes", "gauge",
+                "Bytes of requests that are not complete, as far as they count");
+  writer.sample({}, static_cast<double>(options_.limits.bodies->used()));
   writer.family("log_lines_dropped_total", "counter", "Log lines dropped because stderr was slow");
   writer.sample({}, static_cast<double>(log::dropped()));
 }

@@ -29,6 +29,13 @@ net::http::ServerLimits server_limits(const Settings& settings) {
   limits.header_bytes = kib_of(settings, "http-header-limit-kb");
   limits.body_bytes =
       static_cast<std::size_t>(std::llround(settings.number("http-body-limit-mb") * 1024 * 1024));
+  const auto mib = static_cast<std::size_t>(settings.integer("http-body-total-mb"));
+  limits.bodies =
+      std::make_shared<net::http::BodyBudget>(std::max(mib * 1024 * 1024, limits.body_bytes));
+  limits.read_ahead_bytes = kib_of(settings, "http-read-ahead-kb");
+  limits.body_min_rate =
+      static_cast<std::size_t>(std::llround(settings.number("http-body-min-rate-kb") * 1024));
+  limits.retry_after_secs = static_cast<std::uint32_t>(settings.integer("retry-after-secs"));
   limits.max_unsent_bytes = kib_of(settings, "slow-reader-limit-kb");
   limits.header_timeout = seconds_of(settings, "http-header-timeout-secs");
   limits.body_timeout = seconds_of(settings, "http-body-timeout-secs");

@@ -103,6 +103,27 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      .section = kServer,
      .minimum = 0.001,
      .maximum = 2047},
+    {.name = "http-body-total-mb",
+     .kind = Integer,
+     .value_name = "MIB",
+     .default_value = "1024",
+     .help =
+         "All unfinished requests of all connections together; what does not fit is refused with "
+         "503 and Retry-After. At least one largest body. Connections that hold up to 16 KiB do "
+         "not count",
+     .section = kServer,
+     .minimum = 1,
+     .maximum = 1048576},
+    {.name = "http-read-ahead-kb",
+     .kind = Integer,
+     .value_name = "KIB",
+     .default_value = "256",
+     .help =
+         "Pipelined bytes kept behind a running HTTP/1 request; what a client sends beyond is "
+         "dropped, and its connection is closed after the answers to the requests that were kept",
+     .section = kServer,
+     .minimum = 64,
+     .maximum = 1048576},
     {.name = "http-header-limit-kb",
      .kind = Integer,
      .value_name = "KIB",
@@ -127,6 +148,16 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      .section = kServer,
      .minimum = 0.1,
      .maximum = 3600},
+    {.name = "http-body-min-rate-kb",
+     .kind = Number,
+     .value_name = "KIB",
+     .default_value = "1",
+     .help =
+         "Least KiB per second of a request body: a body that is behind by more than the longest "
+         "pause is refused with 408. 0 limits the pauses only",
+     .section = kServer,
+     .minimum = 0,
+     .maximum = 1048576},
     {.name = "http-idle-timeout-secs",
      .kind = Number,
      .value_name = "SECS",

@@ -11,10 +11,6 @@ namespace {
 
 // Bytes read from one connection before others get their turn.
 constexpr std::size_t kReadBudget = 1024 * 1024;
-// A body of known length is read straight into its place, in pieces of at most this.
-constexpr std::size_t kBodyPiece = 256 * 1024;
-// What a Content-Length alone makes us reserve.
-constexpr std::size_t kTrustedBody = 1024 * 1024;
 // Buffers that grew beyond this are not kept.
 constexpr std::size_t kKeptBuffer = 4096;
 // How long input is discarded after our side was closed.
@@ -29,6 +25,7 @@ Http1Connection::Http1Connection(ServerContext& context, std::unique_ptr<Stream>
       stream_(std::move(stream)),
       input_(std::move(received)),
       timer_([this] { on_timer(); }),
+      share_(context.limits.bodies),
       exchange_(*this) {
   exchange_.request_.peer = stream_->peer();
 }
@@ -75,7 +72,7 @@ void Http1Connection::flush() {
   }
   process_input();
   read_some();
-  if (peer_eof_ && state_ < State::Busy) {
+  if ((peer_eof_ || overrun_) && state_ < State::Busy) {
     begin_close();
   }
   if (state_ == State::Closing && unsent() == 0) {
@@ -83,9 +80,12 @@ void Http1Connection::flush() {
   }
 }
 
+// While a handler runs the client's leave must be seen, whatever stands before it. A response that
+// only waits for its reader keeps nothing alive, so that more requests may wait unread.
 bool Http1Connection::may_read() const {
   switch (state_) {
-    case State::Busy: return input_.size() < context_.limits.read_ahead_bytes;
+    case State::Busy:
+      return overrun_ || !exchange_.finished_ || input_.size() < context_.limits.read_ahead_bytes;
     case State::Closed: return false;
     default: return true;
   }
@@ -98,17 +98,13 @@ void Http1Connection::read_some() {
       reactor_.flush_later(*this);
       return;
     }
-    if (state_ == State::Body && input_.empty()) {
+    if (state_ == State::Body && input_.empty() && !overrun_) {
       const std::uint64_t before = body_remaining_;
       read_body();
       budget -= std::min<std::size_t>(budget, before - body_remaining_);
       continue;
     }
-    std::span<char> buffer = context_.read_buffer;
-    if (state_ == State::Busy) {
-      buffer =
-          buffer.first(std::min(buffer.size(), context_.limits.read_ahead_bytes - input_.size()));
-    }
+    const std::span<char> buffer = context_.read_buffer;
     const IoResult result = stream_->read(buffer);
     if (result.status == IoResult::Status::Ok) {
       budget -= std::min(budget, result.bytes);
@@ -128,38 +124,21 @@ void Http1Connection::read_ended(const IoResult& result) {
   }
 }
 
-void Http1Connection::read_body() {
-  std::string& body = exchange_.request_.body;
-  const std::size_t size = body.size();
-  const std::size_t wanted = std::min<std::uint64_t>(body_remaining_, kBodyPiece);
-  reserve_body(size + wanted);
-  IoResult result;
-  body.resize_and_overwrite(size + wanted, [&](char* data, std::size_t) {
-    result = stream_->read({data + size, wanted});
-    return size + (result.status == IoResult::Status::Ok ? result.bytes : 0);
-  });
-  if (result.status != IoResult::Status::Ok) {
-    read_ended(result);
-    return;
-  }
-  body_remaining_ -= result.bytes;
-  if (body_remaining_ == 0) {
-    run_request();
-  } else {
-    set_state_deadline(context_.limits.body_timeout);
-  }
-}
-
 void Http1Connection::received(std::string_view bytes) {
-  if (state_ >= State::Closing) {
+  if (state_ >= State::Closing || overrun_) {
     return;
   }
   if (input_.empty()) {
     const std::size_t consumed = process(bytes);
     input_.assign(bytes.substr(consumed));
+    count_held();
   } else {
     input_.append(bytes);
     process_input();
+  }
+  if (state_ == State::Busy && !exchange_.finished_ && !overrun_ &&
+      input_.size() > context_.limits.read_ahead_bytes) {
+    overrun();
   }
 }
 
@@ -170,6 +149,7 @@ void Http1Connection::process_input() {
   if (state_ >= State::Closing || (input_.empty() && input_.capacity() > kKeptBuffer)) {
     input_ = std::string();
   }
+  count_held();
 }
 
 // The result is how many bytes were used. The rest is part of something that is processed as a
@@ -196,7 +176,7 @@ std::size_t Http1Connection::process(std::string_view bytes) {
     done += step;
   }
   if (state_ == State::Body || state_ == State::Chunked) {
-    set_state_deadline(context_.limits.body_timeout);
+    credit_body();
   }
   return done;
 }
@@ -228,70 +208,8 @@ std::size_t Http1Connection::process_head(std::string_view bytes) {
     return bytes.size();
   }
   framing_ = *framing;
-  begin_body();
+  begin_body(bytes.size() - size);
   return size;
-}
-
-void Http1Connection::begin_body() {
-  const ServerLimits& limits = context_.limits;
-  if (framing_.content_length > limits.body_bytes) {
-    refuse(413, body_too_large_text(context_.limits.body_bytes));
-    return;
-  }
-  if (!framing_.chunked && framing_.content_length == 0) {
-    run_request();
-    return;
-  }
-  if (framing_.expect_continue) {
-    output_.append("HTTP/1.1 100 Continue\r\n\r\n");
-    reactor_.flush_later(*this);
-  }
-  if (framing_.chunked) {
-    decoder_.emplace(limits.body_bytes, limits.header_bytes, limits.header_count);
-    state_ = State::Chunked;
-  } else {
-    body_remaining_ = framing_.content_length;
-    reserve_body(std::min<std::uint64_t>(body_remaining_, kTrustedBody));
-    state_ = State::Body;
-  }
-}
-
-void Http1Connection::reserve_body(std::size_t bytes) {
-  std::string& body = exchange_.request_.body;
-  const std::size_t needed = bytes + kBodyPadding;
-  if (body.capacity() < needed) {
-    const std::size_t whole = framing_.content_length + kBodyPadding;
-    body.reserve(std::max(needed, std::min(whole, 2 * body.capacity())));
-  }
-}
-
-std::size_t Http1Connection::process_body(std::string_view bytes) {
-  const std::size_t count = std::min<std::uint64_t>(body_remaining_, bytes.size());
-  std::string& body = exchange_.request_.body;
-  reserve_body(body.size() + count);
-  body.append(bytes.substr(0, count));
-  body_remaining_ -= count;
-  if (body_remaining_ == 0) {
-    run_request();
-  }
-  return count;
-}
-
-std::size_t Http1Connection::process_chunks(std::string_view bytes) {
-  std::size_t consumed = 0;
-  switch (decoder_->feed(bytes, consumed, exchange_.request_.body)) {
-    case ChunkedDecoder::Status::NeedMore: return consumed;
-    case ChunkedDecoder::Status::Complete: run_request(); return consumed;
-    case ChunkedDecoder::Status::BodyTooLarge:
-      refuse(413, body_too_large_text(context_.limits.body_bytes));
-      return bytes.size();
-    case ChunkedDecoder::Status::HeadsTooLarge:
-      refuse(431, "the request's chunk heads or trailers are too large");
-      return bytes.size();
-    case ChunkedDecoder::Status::Malformed: break;
-  }
-  refuse(400, "malformed chunked body");
-  return bytes.size();
 }
 
 void Http1Connection::run_request() {
@@ -372,6 +290,8 @@ void Http1Connection::refuse(int status, std::string_view message) {
   bump(context_.counters.bad_requests);
   keep_alive_ = false;
   write_refusal(status, message);
+  exchange_.request_.body = std::string();
+  share_.hold(0);
   begin_close();
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "net/body_budget.hpp"
 #include "net/http1_chunks.hpp"
 #include "net/http1_parser.hpp"
 #include "net/reactor.hpp"
@@ -48,7 +49,8 @@ class Http1Exchange final : public Exchange {
 };
 
 /// The server's side of one HTTP/1 connection: reads a request whole, runs its handler, writes the
-/// response; keeps reading meanwhile, up to a bound, so that a leaving client is noticed.
+/// response; keeps reading meanwhile so that a leaving client is noticed, and drops what is above a
+/// bound.
 class Http1Connection final : public ServerConnection, private StreamHandler, private Flushable {
  public:
   /// Takes the stream and the bytes read from it so far.
@@ -88,10 +90,14 @@ class Http1Connection final : public ServerConnection, private StreamHandler, pr
   std::size_t process_head(std::string_view bytes);
   std::size_t process_body(std::string_view bytes);
   std::size_t process_chunks(std::string_view bytes);
-  void begin_body();
+  void begin_body(std::size_t at_hand);
   void reserve_body(std::size_t bytes);
+  void credit_body();
+  void count_held();
+  void overrun();
   void on_eof();
   void refuse(int status, std::string_view message);
+  void refuse_for_room();
 
   // Running.
   void run_request();
@@ -127,12 +133,14 @@ class Http1Connection final : public ServerConnection, private StreamHandler, pr
   bool readable_ = false;  // the last read did not say WouldBlock
   bool blocked_ = false;   // the last write said WouldBlock
   bool peer_eof_ = false;
+  bool overrun_ = false;    // too much was pipelined: what comes is dropped
   bool keep_alive_ = true;  // of the response in flight
   bool returned_ = false;   // the handler's coroutine has ended
   std::string input_;       // what was read and is not processed
   HeadScanner scanner_;
   RequestFraming framing_;
   std::uint64_t body_remaining_ = 0;
+  std::size_t credited_ = 0;  // bytes of the body that have moved its deadline
   std::optional<ChunkedDecoder> decoder_;
   std::string output_;
   std::size_t output_offset_ = 0;
@@ -140,6 +148,7 @@ class Http1Connection final : public ServerConnection, private StreamHandler, pr
   TimePoint write_deadline_ = TimePoint::max();
   TimePoint armed_for_ = TimePoint::max();
   Timer timer_;
+  BodyShare share_;  // of input_ and the unfinished body
   Http1Exchange exchange_;
   Task<> running_;  // last: what it uses outlives it
 };

@@ -156,7 +156,9 @@ void Http1Connection::write_refusal(int status, std::string_view message) {
   options.date = context_.date();
   options.connection = "close";
   options.content_length = body.size();
-  append_response_head(output_, status, {{"content-type", "application/json"}}, options);
+  HeaderList headers = {{"content-type", "application/json"}};
+  context_.add_retry_after(status, headers);
+  append_response_head(output_, status, headers, options);
   output_.append(body);
 }
 

@@ -101,6 +101,10 @@ void Http2Exchange::begin_body() {
     refuse_body(content_length_);
     return;
   }
+  if (!connection_.share_.has_room(content_length_)) {
+    refuse_for_room();
+    return;
+  }
   if (content_length_ > 0) {
     const auto expect = request_.headers.find("expect");
     if (expect && *expect == "100-continue") {
@@ -120,11 +124,13 @@ void Http2Exchange::on_data(std::string_view bytes) {
   std::string& body = request_.body;
   body.append(bytes);
   connection_.body_bytes_ += bytes.size();
-  deadline_ = connection_.reactor().now() + limits.body_timeout;
+  deadline_ = limits.body_deadline(deadline_, bytes.size(), connection_.reactor().now());
   if (body.size() > limits.body_bytes) {
     refuse_body(body.size());
   } else if (connection_.body_bytes_ > kBodiesInParallel * limits.body_bytes) {
     refuse(503, "too many large requests at once on one connection");
+  } else if (!connection_.share_.hold(connection_.body_bytes_)) {
+    refuse_for_room();
   }
 }
 
@@ -140,6 +146,12 @@ void Http2Exchange::end_receiving() {
   receiving_ = false;
   deadline_ = TimePoint::max();
   connection_.body_bytes_ -= std::min(connection_.body_bytes_, request_.body.size());
+  connection_.share_.hold(connection_.body_bytes_);
+}
+
+void Http2Exchange::refuse_for_room() {
+  bump(connection_.context_.counters.bodies_refused);
+  refuse(503, kNoRoomText);
 }
 
 void Http2Exchange::refuse_body(std::uint64_t declared) {
@@ -173,8 +185,9 @@ void Http2Exchange::refuse(int status, std::string_view message) {
              {"grpc-message", grpc::percent_encode(message)}},
             {});
   } else {
-    respond(status, {{"content-type", "application/json"}},
-            connection_.context_.error_body(status, message));
+    HeaderList headers = {{"content-type", "application/json"}};
+    connection_.context_.add_retry_after(status, headers);
+    respond(status, headers, connection_.context_.error_body(status, message));
   }
 }
 

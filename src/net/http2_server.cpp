@@ -29,6 +29,7 @@ Http2Connection::Http2Connection(ServerContext& context, std::unique_ptr<Stream>
     : Session(std::move(stream), session_options(context.limits)),
       context_(context),
       received_(std::move(received)),
+      share_(context.limits.bodies),
       idle_since_(reactor().now()),
       progress_at_(reactor().now()),
       timer_([this] { sweep(); }) {}

@@ -52,6 +52,7 @@ class Http2Exchange final : public Exchange,
                  std::optional<std::size_t> content_length);
   void refuse(int status, std::string_view message);
   void refuse_body(std::uint64_t declared);
+  void refuse_for_room();
   void stop_reading();
   void dispatch();
   Task<> run();
@@ -108,6 +109,7 @@ class Http2Connection final : public ServerConnection, public http2::Session {
   std::size_t exchange_count_ = 0;
   std::size_t in_flight_ = 0;
   std::size_t body_bytes_ = 0;  // of requests that are still being received
+  BodyShare share_;             // of body_bytes_
   TimePoint idle_since_;
   TimePoint progress_at_;
   std::uint64_t progress_ = 0;  // bytes written at progress_at_

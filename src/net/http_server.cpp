@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <utility>
@@ -14,6 +15,7 @@ namespace {
 
 constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 constexpr std::size_t kReadBuffer = 64 * 1024;
+constexpr std::size_t kBodiesByDefault = std::size_t{1} << 30;
 
 std::string format_date(std::time_t seconds) {
   static constexpr std::array kDays = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
@@ -28,6 +30,21 @@ std::string format_date(std::time_t seconds) {
 }
 
 }  // namespace
+
+TimePoint ServerLimits::body_deadline(TimePoint deadline, std::size_t bytes, TimePoint now) const {
+  if (bytes == 0) {
+    return deadline;
+  }
+  const TimePoint latest = now + body_timeout;
+  if (body_min_rate == 0) {
+    return latest;
+  }
+  const std::chrono::duration<double> bought(static_cast<double>(bytes) /
+                                             static_cast<double>(body_min_rate));
+  return bought >= body_timeout
+             ? latest
+             : std::min(latest, deadline + std::chrono::duration_cast<Duration>(bought));
+}
 
 std::string_view ServerContext::date() {
   timespec now{};
@@ -46,7 +63,10 @@ class Server::Impl {
   Impl(Handler handler, ServerLimits limits, ErrorBody error_body)
       : buffer_(std::make_unique<char[]>(kReadBuffer)), alive_(std::make_shared<Impl*>(this)) {
     context.handler = std::move(handler);
-    context.limits = limits;
+    context.limits = std::move(limits);
+    if (!context.limits.bodies) {
+      context.limits.bodies = std::make_shared<BodyBudget>(kBodiesByDefault);
+    }
     context.error_body = std::move(error_body);
     context.closed = [this](ServerConnection& connection) { closed(connection); };
     context.read_buffer = {buffer_.get(), kReadBuffer};
@@ -190,7 +210,7 @@ void Server::Impl::chosen(ServerConnection& sniffer, std::unique_ptr<Stream> str
 }
 
 Server::Server(Handler handler, ServerLimits limits, ErrorBody error_body)
-    : impl_(std::make_unique<Impl>(std::move(handler), limits, std::move(error_body))) {}
+    : impl_(std::make_unique<Impl>(std::move(handler), std::move(limits), std::move(error_body))) {}
 
 Server::~Server() = default;
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "net/body_budget.hpp"
 #include "net/http.hpp"
 #include "net/reactor.hpp"
 #include "net/socket.hpp"
@@ -16,17 +17,24 @@ struct ServerLimits {
   std::size_t header_bytes = 64 * 1024;            ///< Request line and fields together: 431 above.
   std::size_t header_count = 256;                  ///< Fields: 431 above.
   std::size_t body_bytes = 45 * 1024 * 1024;       ///< 413 above.
-  std::size_t read_ahead_bytes = 256 * 1024;       ///< Pipelined bytes read while a request runs.
+  std::size_t read_ahead_bytes = 256 * 1024;       ///< Pipelined bytes kept while a request runs.
   std::size_t high_mark_bytes = 256 * 1024;        ///< Unsent response bytes that pause the source.
   std::size_t low_mark_bytes = 64 * 1024;          ///< Unsent bytes at which it goes on.
   std::size_t max_unsent_bytes = 8 * 1024 * 1024;  ///< A client with more unsent is cut.
   Duration header_timeout = std::chrono::seconds(15);  ///< First byte to end of head: 408.
   Duration body_timeout = std::chrono::seconds(60);    ///< Longest pause inside a body: 408.
-  Duration idle_timeout = std::chrono::seconds(75);    ///< Keep-alive connection without request.
+  std::size_t body_min_rate = 1024;  ///< Bytes of a body per second: 408 below; 0 takes any rate.
+  Duration idle_timeout = std::chrono::seconds(75);  ///< Keep-alive connection without request.
   Duration slow_reader_timeout = std::chrono::seconds(60);  ///< Unsent bytes without progress: cut.
-  std::uint32_t max_streams = 256;  ///< Concurrent HTTP/2 streams per connection.
-  bool allow_half_close = false;    ///< A FIN while a request is in flight is not a leave.
-  SocketOptions socket;             ///< Options of accepted sockets.
+  std::uint32_t max_streams = 256;     ///< Concurrent HTTP/2 streams per connection.
+  bool allow_half_close = false;       ///< A FIN while a request is in flight is not a leave.
+  SocketOptions socket;                ///< Options of accepted sockets.
+  std::shared_ptr<BodyBudget> bodies;  ///< Shared by servers; null: 1 GiB of each server's own.
+  std::uint32_t retry_after_secs = 1;  ///< Retry-After when `bodies` has no room.
+
+  /// The deadline of an unfinished body to which `bytes` more have come: each buys time at
+  /// `body_min_rate`, but never more than `body_timeout` from now.
+  TimePoint body_deadline(TimePoint deadline, std::size_t bytes, TimePoint now) const;
 };
 
 /// What a server counts; single writer (its reactor), any reader.
@@ -36,7 +44,8 @@ struct ServerCounters {
   std::atomic<std::uint64_t> requests_total{0};     ///< Handed to the handler.
   std::atomic<std::uint64_t> clients_gone{0};       ///< Left while a request was in flight.
   std::atomic<std::uint64_t> slow_readers_cut{0};   ///< Cut for not reading.
-  std::atomic<std::uint64_t> bad_requests{0};       ///< Refused before the handler (4xx).
+  std::atomic<std::uint64_t> bad_requests{0};       ///< Refused before the handler.
+  std::atomic<std::uint64_t> bodies_refused{0};     ///< Those of them for want of room.
 };
 
 /// Renders the error of a request that never reached the handler (431, 413, 408, 400): body bytes

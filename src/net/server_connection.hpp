@@ -56,6 +56,13 @@ struct ServerContext {
   /// before control returns to the reactor.
   std::span<char> read_buffer;
 
+  /// Adds the `retry-after` of a refusal for want of room.
+  void add_retry_after(int status, HeaderList& headers) const {
+    if (status == 503) {
+      headers.add("retry-after", std::to_string(limits.retry_after_secs));
+    }
+  }
+
   /// Value of the `Date` field, made once per second. Valid until the next call.
   std::string_view date();
 
@@ -68,6 +75,10 @@ struct ServerContext {
 /// `request.path`, percent-decoded, and `request.query`, raw. False when it is malformed: a bad
 /// escape, an escaped NUL, a fragment, or none of these forms.
 bool split_target(std::string_view target, Request& request);
+
+/// The text of a 503 because unfinished requests fill the budget.
+inline constexpr std::string_view kNoRoomText =
+    "too many bytes of unfinished requests are held, please retry later";
 
 /// The text of a 413.
 std::string body_too_large_text(std::size_t limit_bytes);

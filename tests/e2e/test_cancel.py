@@ -56,6 +56,37 @@ def test_a_leaving_client_stops_the_engine(mock_engine, serve, leave):
     assert engine.state()["aborted_total"] == 1
 
 
+@pytest.mark.parametrize("behind_kib", [300, 2048])
+@pytest.mark.parametrize("stream", [False, True], ids=["unary", "stream"])
+@pytest.mark.parametrize("leave", [socket.socket.close, reset], ids=["fin", "rst"])
+def test_a_leaving_client_is_seen_behind_what_it_pipelined(mock_engine, serve, leave, stream, behind_kib):
+    engine = mock_engine("--reply", "echo", "--speedup-ratio", "0", "--token-interval-ms", "10", model="demo")
+    server = serve([engine], model_path=FOLDER)
+    connection = connect(server)
+    one = request_bytes(stream=stream)
+    connection.sendall(one + one * (behind_kib * 1024 // len(one)))
+    engine.wait_state(running=1)
+    leave(connection)
+    expect_idle(server, engine)
+    state = engine.state()
+    assert (state["requests_total"], state["aborted_total"]) == (1, 1), "none of the rest was begun"
+
+
+def test_a_client_that_does_not_read_is_seen_leaving_behind_what_it_pipelined(mock_engine, serve):
+    engine = mock_engine("--reply", "echo", "--speedup-ratio", "0", model="demo")
+    server = serve([engine], model_path=FOLDER)
+    connection = connect(server, receive_buffer=4096)
+    one = request_bytes(max_tokens=4000, n=100)
+    connection.sendall(one + one * (1024 * 1024 // len(one)))
+    server.wait_metric("fairlead_frontend_inflight_requests", 1)
+    assert connection.recv(100).startswith(b"HTTP/1.1 200")
+    connection.close()
+    for gauge in ("inflight_requests", "worker_inflight_requests"):
+        server.wait_metric(f"fairlead_frontend_{gauge}", 0, timeout=5)
+    expect_idle(server, engine)
+    assert engine.state()["requests_total"] == 100
+
+
 def test_a_client_that_waits_for_headers_and_leaves(mock_engine, serve):
     engine = mock_engine("--fault", "stall-open", model="demo")
     server = serve([engine], model_path=FOLDER)

@@ -44,3 +44,46 @@ def test_what_the_engine_said_of_its_failure_is_logged(mock_engine, serve, strea
     assert answer.status_code == 502
     assert "injected" not in answer.text, "engines' internals are not for clients"
     wait_until(lambda: "injected fault (INTERNAL)" in server.process.log_tail(50), 10, "the engine's words")
+
+
+def upload(server, length, sent):
+    host, port = server.http.rsplit(":", 1)
+    client = socket.create_connection((host, int(port)), timeout=20)
+    client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                   b"Content-Length: %d\r\n\r\n" % length + b" " * sent)
+    return client
+
+
+def test_unfinished_bodies_are_bounded_over_all_connections(mock_engine, serve):
+    engine = mock_engine("--reply", "echo", "--speedup-ratio", "0", model="demo")
+    server = serve([engine], "--threads", "2", "--http-body-limit-mb", "4", "--http-body-total-mb", "8",
+                   "--retry-after-secs", "7", model_path=FOLDER)
+    held = [upload(server, 4_000_000, 3_900_000) for _ in range(2)]
+    server.wait_metric("fairlead_frontend_http_unfinished_request_bytes", 7_800_000)
+    refused = upload(server, 4_000_000, 0)
+    answer = refused.recv(4096)
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b"retry-after: 7\r\n" in answer
+    assert b'"code":"overloaded"' in answer
+    assert server.post("/v1/completions", PROMPT).status_code == 200, "small requests go on"
+    for client in [*held, refused]:
+        client.close()
+    server.wait_metric("fairlead_frontend_http_unfinished_request_bytes", 0)
+    assert server.metrics().value("fairlead_frontend_http_bodies_refused_total") == 1
+
+
+def test_a_body_slower_than_the_least_rate_is_refused(mock_engine, serve):
+    engine = mock_engine("--reply", "echo", "--speedup-ratio", "0", model="demo")
+    server = serve([engine], "--http-body-timeout-secs", "1", "--http-body-min-rate-kb", "4", model_path=FOLDER)
+    client = upload(server, 1_000_000, 1000)
+    client.settimeout(0.1)
+    answer = b""
+    for _ in range(200):
+        client.sendall(b" ")
+        try:
+            answer = client.recv(4096)
+            break
+        except TimeoutError:
+            continue
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    client.close()

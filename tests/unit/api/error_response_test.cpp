@@ -78,6 +78,7 @@ TEST(ErrorResponse, TheServersOwnRefusalsLookTheSame) {
   EXPECT_EQ(server_error_body(413, "too big"),
             R"({"error":{"message":"too big","type":"invalid_request_error","param":null,)"
             R"("code":"request_too_large"}})");
+  EXPECT_NE(server_error_body(503, "no room").find(R"("code":"overloaded")"), std::string::npos);
   for (const int status : {400, 408, 413, 431, 500, 503}) {
     EXPECT_TRUE(json::parse(server_error_body(status, "x")).has_value());
   }

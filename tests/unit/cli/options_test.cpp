@@ -140,6 +140,11 @@ TEST(Options, TheDynNamesOfOtherFrontendsWork) {
   EXPECT_TRUE(options->api.force_include_usage && options->api.disable_nvext);
   EXPECT_TRUE(options->api.ignore_unsupported_fields);
   EXPECT_EQ(options->limits.body_bytes, 2U * 1024 * 1024);
+  ASSERT_TRUE(options->limits.bodies);
+  EXPECT_TRUE(options->limits.bodies->has_room(std::size_t{1} << 30));
+  EXPECT_FALSE(options->limits.bodies->has_room((std::size_t{1} << 30) + 1));
+  EXPECT_EQ(options->limits.body_min_rate, 1024U);
+  EXPECT_EQ(options->limits.read_ahead_bytes, 256U * 1024);
   EXPECT_EQ(options->drain_timeout, std::chrono::seconds(9));
   EXPECT_EQ(options->service.stream_timeout, std::chrono::seconds(8));
   ASSERT_EQ(options->engines.size(), 1U);

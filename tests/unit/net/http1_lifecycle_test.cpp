@@ -43,28 +43,6 @@ TEST(Http1Lifecycle, AnswersPipelinedRequestsInOrder) {
   EXPECT_EQ(server.server->counters().requests_total, 5u);
 }
 
-TEST(Http1Lifecycle, ReadsAheadUpToABound) {
-  ServerLimits limits;
-  limits.read_ahead_bytes = 1000;
-  Script script;
-  PipeServer server(bind(wait_then_answer, script), limits);
-  BytePeer& peer = server.connect(0, 100);  // what is not read stays with the sender
-  std::string requests;
-  for (int i = 0; i < 200; ++i) {
-    requests += kGet;
-  }
-  server.send(peer, requests);
-  for (int i = 0; i < 100; ++i) {
-    server.settle();
-  }
-  EXPECT_GE(peer.unsent(), requests.size() - 1000 - 100 - 2 * kGet.size());
-  for (std::size_t i = 0; i < 200; ++i) {
-    ASSERT_TRUE(server.until([&] { return script.held == 1; }));
-    in_turn(server.reactor, [&] { script.go.set(); });
-    ASSERT_TRUE(server.until([&] { return count_of(peer.text, "HTTP/1.1 200") == i + 1; }));
-  }
-}
-
 TEST(Http1Lifecycle, AVanishingClientTakesItsHandlerAlongInTheSameTurn) {
   for (const bool reset : {false, true}) {
     Script script;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "net/body_budget.hpp"
 #include "net/event.hpp"
 #include "net/handlers.hpp"
 #include "net/http2_testing.hpp"
@@ -411,6 +412,69 @@ TEST_F(Http2Server, SlowRequestsTimeOut) {
   send(frame(testing::kHeaders, testing::kEndStream, 3, testing::header_block(get("/"))));
   ASSERT_TRUE(until([&] { return peer->eof; }));
   EXPECT_EQ(server->connections(), 0u);
+}
+
+TEST_F(Http2Server, ADrippedBodyEndsHoweverSmallItsPauses) {
+  limits.body_timeout = milliseconds(80);
+  open([](Exchange& exchange) -> Task<> {
+    exchange.respond(200, {}, "");
+    co_return;
+  });
+  for (std::uint32_t stream = 1; stream <= 3; stream += 2) {
+    const std::string drop = stream == 1 ? "a" : "";
+    send(headers(stream, post("/"), false));
+    Timer drip([&] {
+      peer->send(data(stream, drop));
+      drip.arm(milliseconds(10));
+    });
+    run([&] { drip.arm(milliseconds(10)); });
+    EXPECT_TRUE(until([&] { return peer->ended(stream); }));
+    drip.cancel();
+    EXPECT_EQ(status(stream), "408");
+  }
+}
+
+TEST_F(Http2Server, UnfinishedBodiesShareOneBudget) {
+  limits.bodies = std::make_shared<BodyBudget>(100'000);
+  open([](Exchange& exchange) -> Task<> {
+    exchange.respond(200, {}, "");
+    co_return;
+  });
+  const auto upload = [&](std::uint32_t stream, std::size_t bytes) {
+    for (; bytes > 0; bytes -= 10'000) {
+      send(data(stream, std::string(10'000, ' ')));
+    }
+  };
+  send(headers(1, post("/"), false));
+  upload(1, 50'000);
+  ASSERT_TRUE(until([&] { return limits.bodies->used() == 50'000; }));
+  send(headers(3, post("/"), false));
+  upload(3, 60'000);
+  ASSERT_TRUE(until([&] { return peer->ended(3); }));
+  EXPECT_EQ(status(3), "503");
+  EXPECT_EQ(peer->first(testing::kHeaders, 3)->field("retry-after"), "1");
+  EXPECT_EQ(limits.bodies->used(), 50'000u);
+  // A length that cannot fit is refused before its first byte.
+  Fields fields = post("/");
+  fields.emplace_back("content-length", "60000");
+  send(headers(5, fields, false));
+  ASSERT_TRUE(until([&] { return peer->ended(5); }));
+  EXPECT_EQ(status(5), "503");
+  EXPECT_EQ(server->counters().bodies_refused, 2u);
+  send(headers(7, get("/"), true));
+  ASSERT_TRUE(until([&] { return peer->ended(7); }));
+  EXPECT_EQ(status(7), "200");
+  send(data(1, "", true));
+  ASSERT_TRUE(until([&] { return peer->ended(1); }));
+  EXPECT_EQ(status(1), "200");
+  EXPECT_EQ(limits.bodies->used(), 0u);
+  // So it is when the client leaves inside a body.
+  send(headers(9, post("/"), false));
+  upload(9, 50'000);
+  ASSERT_TRUE(until([&] { return limits.bodies->used() == 50'000; }));
+  run([&] { peer->close(); });
+  ASSERT_TRUE(until([&] { return server->connections() == 0; }));
+  EXPECT_EQ(limits.bodies->used(), 0u);
 }
 
 TEST_F(Http2Server, IdleConnectionsAreTakenDownPolitely) {
