@@ -90,6 +90,8 @@ class EngineStream {
   virtual void pause() = 0;
   /// Goes on reading.
   virtual void resume() = 0;
+  /// True when the engine says nothing before the whole answer, so that its silence means nothing.
+  virtual bool silent_until_done() const { return false; }
 };
 
 /// Where an engine publishes KV-cache events of one data-parallel rank.

@@ -150,7 +150,7 @@ class Generation::Choice final : public engine::TokenSink {
     }
   }
   void check_silence(net::TimePoint now, net::Duration limit) {
-    if (stream_ && now - last_message_ > limit) {
+    if (stream_ && !stream_->silent_until_done() && now - last_message_ > limit) {
       on_error({ErrorCode::EngineSilent,
                 fmt::format("no message from the engine for {} s",
                             std::chrono::duration_cast<std::chrono::seconds>(limit).count()),

@@ -30,6 +30,7 @@ class Stream final : public EngineStream {
   }
   void pause() override { call_->pause(); }
   void resume() override { call_->resume(); }
+  bool silent_until_done() const override { return !call_->streamed(); }
 
  private:
   Core& core_;

@@ -126,6 +126,7 @@ TEST_F(VllmHttpClient, StreamsOneGeneration) {
   GenerateRequest request = plain_request();
   request.data_parallel_rank = 1;
   open(request);
+  EXPECT_FALSE(stream->silent_until_done());
   ASSERT_TRUE(wait([&] { return sink.ended(); }));
   ASSERT_FALSE(sink.error) << sink.error->message;
   EXPECT_THAT(sink.ids, ElementsAre(5, 6));
@@ -173,6 +174,7 @@ TEST_F(VllmHttpClient, WholeAnswersAreReadWhereStreamsDoNotCarryThem) {
   GenerateRequest request = plain_request();
   request.kv_transfer_params = *json::parse(R"({"do_remote_decode":true})");
   open(request);
+  EXPECT_TRUE(stream->silent_until_done());
   ASSERT_TRUE(wait([&] { return sink.ended(); }));
   ASSERT_TRUE(sink.finish);
   EXPECT_EQ(json::dump(sink.finish->kv_transfer_params), R"({"remote_engine_id":"e"})");

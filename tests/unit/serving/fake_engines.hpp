@@ -21,6 +21,7 @@ struct Engines {
     std::string authority;
     engine::GenerateRequest request;
     engine::TokenSink* sink = nullptr;  // null once the stream was destroyed
+    bool silent = false;                ///< Answers as a whole.
     bool paused = false;
     bool finished = false;
     bool aborted = false;
@@ -45,6 +46,7 @@ class FakeStream final : public engine::EngineStream {
   }
   void pause() override { state_.paused = true; }
   void resume() override { state_.paused = false; }
+  bool silent_until_done() const override { return state_.silent; }
 
  private:
   Engines::Stream& state_;

@@ -278,5 +278,21 @@ TEST_F(GenerationTest, ASilentEngineFailsTheRequest) {
   EXPECT_EQ(reported_, (std::vector<std::uint64_t>{1}));
 }
 
+TEST_F(GenerationTest, SilenceBeforeAWholeAnswerIsExpected) {
+  GenerationSpec s = spec("a");
+  s.n = 2;
+  start(std::move(s));
+  in_turn([&] {
+    engines_.streams[0].silent = true;
+    engines_.tokens(1, "x");
+  });
+  // Both are quiet for as long; only the other one's engine is at fault.
+  EXPECT_TRUE(run_until(reactor_, [&] { return outcome_.has_value(); }));
+  ASSERT_FALSE(*outcome_);
+  EXPECT_EQ(outcome_->error().code, ErrorCode::EngineSilent);
+  EXPECT_EQ(engines_.streams.size(), 2u);
+  EXPECT_EQ(reported_, (std::vector<std::uint64_t>{2}));
+}
+
 }  // namespace
 }  // namespace fairlead::serving
