@@ -337,7 +337,8 @@ Result<std::string> ChatTemplate::render(const RenderRequest& request) const {
   for (const auto& [name, value] : request.kwargs) {
     add(name, jinja::from_json(value));
   }
-  auto prompt = (*entry)->code->render(jinja::Value::dict(std::move(context)), {request.now, {}});
+  auto prompt = (*entry)->code->render(jinja::Value::dict(std::move(context)),
+                                       {.now = request.now, .stop = request.stop});
   if (prompt && request.continue_final_message) {
     prompt = cut_at_tag(std::move(*prompt), conversation.final_text());
   }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,6 +36,7 @@ struct RenderRequest {
   /// wants it, tool-call arguments and tool definitions as vLLM hands them over, U+0000 removed
   /// from the result. Otherwise the messages are taken as they stand, as transformers does.
   bool normalize = true;
+  std::stop_token stop = {};  ///< Once requested, the render ends with an error.
 };
 
 /// Which shape of message content a template reads.

@@ -145,6 +145,7 @@ std::optional<Error> run(const Settings& settings) {
   Announcer announcer(**frontend);
   control.post([&] { announcer.check(); });
   control.run();
+  const ExitGuard guard(kEndGrace, kExitDone);
   control.post([&] { frontend->reset(); });
   control.run_turn(net::Duration(0));
   return std::nullopt;

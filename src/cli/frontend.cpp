@@ -125,7 +125,7 @@ Result<> Frontend::listen() {
 }
 
 void Frontend::start_lanes() {
-  pool_ = std::make_unique<serving::CpuPool>(options_.cpu_threads, options_.cpu_queue);
+  pool_ = std::make_unique<serving::CpuPool>(options_.cpu_pool);
   lane_context_ = std::make_unique<LaneContext>(
       LaneContext{options_, router_, *pool_, registry_,
                   [this, post = poster()](std::uint64_t worker, std::uint64_t incarnation) {
@@ -257,8 +257,10 @@ void Frontend::drain(std::function<void()> on_done) {
 // The deadline has passed: what still runs is told so.
 void Frontend::end_drain() {
   log::warn("the drain's time is over: running answers are ended");
+  const Error error{ErrorCode::Draining, "The server is shutting down", {}};
+  pool_->cancel_all(error);
   for (const auto& lane : lanes_) {
-    lane->fail_all({ErrorCode::Draining, "The server is shutting down", {}});
+    lane->fail_all(error);
   }
   last_words_.arm(kLastWords);
 }
@@ -305,9 +307,18 @@ void Frontend::collect(observe::TextWriter& writer) const {
     writer.family(family.name, family.type, family.help);
     writer.sample({}, static_cast<double>(total));
   }
-  writer.family("http_unfinished_request_bytes", "gauge",
-                "Bytes of requests that are not complete, as far as they count");
-  writer.sample({}, static_cast<double>(options_.limits.bodies->used()));
+  const serving::CpuPool::Load load = pool_->load();
+  const auto gauge = [&](std::string_view name, std::string_view help, std::size_t value) {
+    writer.family(name, "gauge", help);
+    writer.sample({}, static_cast<double>(value));
+  };
+  gauge("cpu_queue_jobs", "Large prompts that wait to be prepared", load.waiting);
+  gauge("cpu_running_jobs", "Large prompts being prepared", load.running);
+  gauge("cpu_queue_bytes", "Bodies of the large prompts that wait or are being prepared",
+        load.bytes);
+  gauge("http_unfinished_request_bytes",
+        "Bytes of requests that are not complete, as far as they count",
+        options_.limits.bodies->used());
   writer.family("log_lines_dropped_total", "counter", "Log lines dropped because stderr was slow");
   writer.sample({}, static_cast<double>(log::dropped()));
 }

@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -16,6 +18,9 @@
 
 namespace fairlead::cli {
 namespace {
+
+// For the log's thread to write the last line.
+constexpr net::Duration kLogPause = std::chrono::milliseconds(100);
 
 sigset_t watched_signals() {
   sigset_t set;
@@ -55,6 +60,33 @@ void SignalWatcher::on_io(std::uint32_t events) {
   while (read(fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     on_signal_(static_cast<int>(info.ssi_signo));
   }
+}
+
+ExitGuard::ExitGuard(net::Duration grace, int code) {
+  thread_ = std::thread([this, grace, code] {
+    pthread_setname_np(pthread_self(), "exit guard");
+    if (wait(grace)) {
+      return;
+    }
+    log::warn("some threads do not end: the process ends without them");
+    if (!wait(kLogPause)) {
+      std::_Exit(code);
+    }
+  });
+}
+
+ExitGuard::~ExitGuard() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+bool ExitGuard::wait(net::Duration time) {
+  std::unique_lock lock(mutex_);
+  return wake_.wait_for(lock, time, [this] { return ended_; });
 }
 
 std::uint64_t raise_fd_limit(std::uint64_t wanted) {

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <string_view>
+#include <thread>
 
 #include "cli/settings.hpp"
 #include "net/reactor.hpp"
@@ -28,6 +32,29 @@ class SignalWatcher final : private net::IoHandler {
   net::Reactor& reactor_;
   std::function<void(int)> on_signal_;
   int fd_;
+};
+
+/// For ExitGuard. Ending takes milliseconds; whoever asked for it is not kept waiting by a thread
+/// that is stuck, and even less so who asked twice.
+inline constexpr net::Duration kEndGrace = std::chrono::milliseconds(1500);
+inline constexpr net::Duration kSecondSignalGrace = std::chrono::milliseconds(700);  ///< Likewise.
+
+/// Ends the process with `code`, whatever its threads do, unless it is destroyed within `grace`.
+class ExitGuard {
+ public:
+  /// The time begins now.
+  ExitGuard(net::Duration grace, int code);
+  ~ExitGuard();
+  ExitGuard(const ExitGuard&) = delete;
+  ExitGuard& operator=(const ExitGuard&) = delete;
+
+ private:
+  bool wait(net::Duration time);
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool ended_ = false;  // guarded by mutex_
+  std::thread thread_;
 };
 
 /// Raises the soft limit of open files to `wanted`, or to the hard limit when that is lower; 0

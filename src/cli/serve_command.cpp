@@ -33,14 +33,22 @@ std::optional<Error> serve(ServeOptions options) {
   if (!frontend) {
     return frontend.error();
   }
+  std::optional<ExitGuard> guard;
+  bool signalled = false;
   const SignalWatcher signals(control, [&](int) {
     log::info("shutting down");
+    if (std::exchange(signalled, true) && !guard) {
+      guard.emplace(kSecondSignalGrace, kExitDone);
+    }
     (*frontend)->drain([&] { control.stop(); });
   });
   const std::string address = (*frontend)->address().to_string();
   log::info("fairlead {} listens on {}", kVersion, address);
   print_ready(fmt::format(R"({{"http":"{}"}})", address));
   control.run();
+  if (!guard) {
+    guard.emplace(kEndGrace, kExitDone);
+  }
   // In a turn, since what it owns belongs to the reactor.
   control.post([&] { frontend->reset(); });
   control.run_turn(net::Duration(0));

@@ -201,8 +201,10 @@ Result<ServeOptions> serve_options(const Settings& settings) {
   const auto threads = static_cast<std::size_t>(settings.integer("threads"));
   options.threads = threads == 0 ? cores : threads;
   const auto cpu_threads = static_cast<std::size_t>(settings.integer("cpu-threads"));
-  options.cpu_threads = cpu_threads == 0 ? std::max<std::size_t>(1, cores / 2) : cpu_threads;
-  options.cpu_queue = static_cast<std::size_t>(settings.integer("cpu-queue"));
+  // Two at least, so that there is one that no very large prompt occupies.
+  options.cpu_pool.threads = cpu_threads == 0 ? std::max<std::size_t>(2, cores / 2) : cpu_threads;
+  options.cpu_pool.queue_jobs = static_cast<std::size_t>(settings.integer("cpu-queue"));
+  options.cpu_pool.queue_bytes = static_cast<std::size_t>(settings.integer("cpu-queue-mb")) << 20;
   options.fd_limit = static_cast<std::uint64_t>(settings.integer("fd-limit"));
   options.drain_timeout = seconds_of(settings, "graceful-shutdown-timeout-secs");
   options.limits = server_limits(settings);

@@ -18,6 +18,7 @@
 #include "fleet/live_fleet.hpp"
 #include "net/http_server.hpp"
 #include "routing/router.hpp"
+#include "serving/cpu_pool.hpp"
 #include "serving/service.hpp"
 
 namespace fairlead::cli {
@@ -27,8 +28,7 @@ struct ServeOptions {
   std::string http_host;                    ///< Numeric or a name.
   std::uint16_t http_port = 0;              ///< 0 takes a free one.
   std::size_t threads = 1;                  ///< Reactors.
-  std::size_t cpu_threads = 1;              ///< Threads of the pool for large prompts.
-  std::size_t cpu_queue = 256;              ///< Jobs that may wait for them.
+  serving::CpuPoolOptions cpu_pool;         ///< The pool for large prompts.
   std::uint64_t fd_limit = 0;               ///< Wanted soft limit of open files; 0 leaves it.
   net::Duration drain_timeout{};            ///< Time for running answers after SIGTERM.
   log::Level log_level = log::Level::Info;  ///< Severity from which lines are written.

@@ -8,11 +8,19 @@
 #include "jinja/text.hpp"
 
 namespace fairlead::jinja {
+namespace {
 
-Runtime::Runtime(const Limits& limits, std::optional<std::string> now)
+// Steps between two looks at whether the result is still wanted.
+constexpr std::uint64_t kStopSteps = 1U << 14;
+
+}  // namespace
+
+Runtime::Runtime(const Limits& limits, std::optional<std::string> now, std::stop_token stop)
     : previous_(current_runtime),
       limits_(limits),
       now_(std::move(now)),
+      stop_(std::move(stop)),
+      next_look_(std::min(kStopSteps, limits.max_steps)),
       base_bytes_(live_bytes),
       stack_base_(static_cast<const char*>(__builtin_frame_address(0))) {
   current_runtime = this;
@@ -33,9 +41,18 @@ Value Runtime::fail(std::string message) {
   return Value::missing();
 }
 
-bool Runtime::out_of_steps() {
-  fail("the template takes too long to render");
-  return false;
+bool Runtime::look() {
+  if (steps_ > limits_.max_steps) {
+    fail("the template takes too long to render");
+    return false;
+  }
+  if (stop_.stop_requested()) {
+    next_look_ = 0;  // nothing goes on from here
+    fail("nobody waits for the text any more");
+    return false;
+  }
+  next_look_ = std::min(steps_ + kStopSteps, limits_.max_steps);
+  return true;
 }
 
 bool Runtime::check_stack() {

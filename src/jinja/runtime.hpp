@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,8 +26,9 @@ struct Limits {
 /// State of one render that operations on values share: the error, the limits, the clock.
 class Runtime {
  public:
-  /// Begins counting. `now` is the ISO local time that `strftime_now` sees; absent: the clock.
-  Runtime(const Limits& limits, std::optional<std::string> now);
+  /// Begins counting. `now` is the ISO local time that `strftime_now` sees; absent: the clock. The
+  /// render fails soon after `stop` is requested.
+  Runtime(const Limits& limits, std::optional<std::string> now, std::stop_token stop = {});
 
   /// True after the first error.
   bool failed() const { return failed_; }
@@ -38,7 +40,7 @@ class Runtime {
   /// Counts work; false when it was too much.
   bool step(std::uint64_t count = 1) {
     steps_ += count;
-    return steps_ <= limits_.max_steps || out_of_steps();
+    return steps_ <= next_look_ || look();
   }
   /// Counts `bytes` of text that are read or written.
   bool charge(std::size_t bytes) { return step(1 + bytes / 256); }
@@ -81,12 +83,14 @@ class Runtime {
   Runtime& operator=(const Runtime&) = delete;
 
  private:
-  bool out_of_steps();
+  bool look();
 
   Runtime* previous_;
   const Limits limits_;
   const std::optional<std::string> now_;
+  const std::stop_token stop_;
   std::uint64_t steps_ = 0;
+  std::uint64_t next_look_ = 0;  // after so many steps it is time to look whether to go on
   std::int64_t base_bytes_;
   const char* stack_base_;
   bool failed_ = false;

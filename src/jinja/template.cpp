@@ -27,7 +27,7 @@ Result<std::string> Template::render(const Value& context, const Options& option
   if (context.kind() != Kind::Dict) {
     return fail(ErrorCode::InvalidRequest, "the template's context must be an object", "context");
   }
-  Runtime runtime(options.limits, options.now);
+  Runtime runtime(options.limits, options.now, options.stop);
   std::string out;
   // The evaluator's values are gone before the runtime empties the namespaces.
   const bool done = Evaluator(runtime, *program_, as<DictObject>(context).store()).run(out);

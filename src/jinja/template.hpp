@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "base/error.hpp"
@@ -21,7 +22,8 @@ class Template {
   /// What one render may use.
   struct Options {
     std::optional<std::string> now;  ///< ISO local time for `strftime_now`; absent: the clock.
-    Limits limits;                   ///< Bounds.
+    Limits limits = {};              ///< Bounds.
+    std::stop_token stop = {};       ///< Ends the render with an error.
   };
 
   /// Parses `source`. The error is `InvalidRequest` and names the line.

@@ -341,4 +341,23 @@ void RequestScope::finish(const Error* error, double now) {
   }
 }
 
+PreparingScope::PreparingScope(ModelShard& unknown, Endpoint endpoint, double now)
+    : shard_(unknown), endpoint_(endpoint), started_(now) {
+  shard_.inflight.add(1);
+  shard_.queued.add(1);
+}
+
+PreparingScope::~PreparingScope() {
+  if (!done_) {
+    done();
+    const RequestScope abandoned(shard_, endpoint_, RequestType::Unary, started_);
+  }
+}
+
+void PreparingScope::done() {
+  done_ = true;
+  shard_.inflight.add(-1);
+  shard_.queued.add(-1);
+}
+
 }  // namespace fairlead::observe

@@ -171,4 +171,25 @@ class RequestScope {
   bool queued_ = true;
 };
 
+/// A request whose body is still being prepared elsewhere, so that its model is not known: in
+/// flight and queued under the shard of `Registry::kUnknownModel`. Without `done` it counts as
+/// cancelled by the client.
+class PreparingScope {
+ public:
+  /// `now` as for RequestScope.
+  PreparingScope(ModelShard& unknown, Endpoint endpoint, double now);
+  PreparingScope(const PreparingScope&) = delete;
+  PreparingScope& operator=(const PreparingScope&) = delete;
+  ~PreparingScope();
+
+  /// The body was prepared: from here on a RequestScope counts the request.
+  void done();
+
+ private:
+  ModelShard& shard_;
+  Endpoint endpoint_;
+  double started_;
+  bool done_ = false;
+};
+
 }  // namespace fairlead::observe

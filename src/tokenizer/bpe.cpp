@@ -15,6 +15,8 @@ namespace {
 
 // Up to this many symbols, looking at all pairs for each merge beats a heap.
 constexpr std::size_t kShortWord = 160;
+// Steps of a long word between two looks at whether the result is still wanted; a power of two.
+constexpr std::size_t kStopSteps = 1U << 16;
 
 std::uint64_t pair_key(TokenId left, TokenId right) { return std::uint64_t{left} << 32 | right; }
 
@@ -130,7 +132,18 @@ const BpeModel::Merge& BpeModel::find_merge(TokenId left, TokenId right) const {
   }
 }
 
-void BpeModel::encode(std::string_view word, std::vector<TokenId>& out) const {
+bool BpeModel::keeps_bytes() const {
+  for (std::size_t byte = 0; byte < byte_ids_.size(); ++byte) {
+    const bool unknown = byte_ids_[byte] == kNoToken && fallback_ids_[byte][0] == kNoToken;
+    if (unknown && (unk_id_ == kNoToken || options_.fuse_unk)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void BpeModel::encode(std::string_view word, std::vector<TokenId>& out,
+                      const std::stop_token& stop) const {
   if (word.size() == 1) {
     const TokenId id = byte_ids_[static_cast<unsigned char>(word[0])];
     if (id != kNoToken) {
@@ -138,13 +151,14 @@ void BpeModel::encode(std::string_view word, std::vector<TokenId>& out) const {
       return;
     }
   } else if (const std::optional<TokenId> id = vocabulary_.find_bytes(word)) {
-    encode_whole(word, *id, out);
+    encode_whole(word, *id, out, stop);
     return;
   }
-  merge_word(word, out);
+  merge_word(word, out, stop);
 }
 
-void BpeModel::encode_whole(std::string_view word, TokenId id, std::vector<TokenId>& out) const {
+void BpeModel::encode_whole(std::string_view word, TokenId id, std::vector<TokenId>& out,
+                            const std::stop_token& stop) const {
   std::atomic<Whole>& memo = whole_[id];
   const Whole known = memo.load(std::memory_order_relaxed);
   if (options_.ignore_merges || known == Whole::Yes) {
@@ -152,14 +166,15 @@ void BpeModel::encode_whole(std::string_view word, TokenId id, std::vector<Token
     return;
   }
   const std::size_t before = out.size();
-  merge_word(word, out);
-  if (known == Whole::Unknown) {
+  merge_word(word, out, stop);
+  if (known == Whole::Unknown && !stop.stop_requested()) {
     const bool whole = out.size() == before + 1 && out.back() == id;
     memo.store(whole ? Whole::Yes : Whole::No, std::memory_order_relaxed);
   }
 }
 
-void BpeModel::merge_word(std::string_view word, std::vector<TokenId>& out) const {
+void BpeModel::merge_word(std::string_view word, std::vector<TokenId>& out,
+                          const std::stop_token& stop) const {
   if (all_bytes_ && word.size() <= kShortWord) {
     std::array<TokenId, kShortWord> symbols;  // NOLINT: filled below
     for (std::size_t i = 0; i < word.size(); ++i) {
@@ -174,7 +189,7 @@ void BpeModel::merge_word(std::string_view word, std::vector<TokenId>& out) cons
   if (symbols.size() <= kShortWord) {
     merge_short(symbols.data(), symbols.size(), out);
   } else {
-    merge_long(symbols, out);
+    merge_long(symbols, out, stop);
   }
 }
 
@@ -246,7 +261,8 @@ void BpeModel::merge_short(TokenId* symbols, std::size_t count, std::vector<Toke
   out.insert(out.end(), symbols, symbols + count);
 }
 
-void BpeModel::merge_long(const std::vector<TokenId>& symbols, std::vector<TokenId>& out) const {
+void BpeModel::merge_long(const std::vector<TokenId>& symbols, std::vector<TokenId>& out,
+                          const std::stop_token& stop) const {
   constexpr std::uint32_t kNone = ~std::uint32_t{0};
   struct Node {
     TokenId id;
@@ -274,12 +290,18 @@ void BpeModel::merge_long(const std::vector<TokenId>& symbols, std::vector<Token
   }
   const auto entry = [&](std::uint32_t at) { return std::uint64_t{nodes[at].rank} << 32 | at; };
   for (std::uint32_t i = 0; i < count; ++i) {
+    if (i % kStopSteps == 0 && stop.stop_requested()) {
+      return;
+    }
     if (update(i)) {
       heap.push_back(entry(i));
     }
   }
   std::make_heap(heap.begin(), heap.end(), std::greater<>());
-  while (!heap.empty()) {
+  for (std::size_t step = 1; !heap.empty(); ++step) {
+    if (step % kStopSteps == 0 && stop.stop_requested()) {
+      return;
+    }
     std::pop_heap(heap.begin(), heap.end(), std::greater<>());
     const std::uint64_t top = heap.back();
     heap.pop_back();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,8 +38,13 @@ class BpeModel {
   void finish();
 
   /// Appends the ids of one word, that is of the bytes between two boundaries of the pre-tokenizer.
-  /// Time grows with n log n. The word is shorter than 1 GiB.
-  void encode(std::string_view word, std::vector<TokenId>& out) const;
+  /// Time grows with n log n. The word is shorter than 1 GiB. Once `stop` is requested, what is
+  /// appended for a long word means nothing.
+  void encode(std::string_view word, std::vector<TokenId>& out,
+              const std::stop_token& stop = {}) const;
+  /// True when every byte of a word ends up in some token, so that no token stands for more bytes
+  /// than the longest one has.
+  bool keeps_bytes() const;
 
   /// The tokens.
   const Vocabulary& vocabulary() const { return vocabulary_; }
@@ -67,10 +73,13 @@ class BpeModel {
 
   Result<> prepare();
   const Merge& find_merge(TokenId left, TokenId right) const;
-  void encode_whole(std::string_view word, TokenId id, std::vector<TokenId>& out) const;
-  void merge_word(std::string_view word, std::vector<TokenId>& out) const;
+  void encode_whole(std::string_view word, TokenId id, std::vector<TokenId>& out,
+                    const std::stop_token& stop) const;
+  void merge_word(std::string_view word, std::vector<TokenId>& out,
+                  const std::stop_token& stop) const;
   void merge_short(TokenId* symbols, std::size_t count, std::vector<TokenId>& out) const;
-  void merge_long(const std::vector<TokenId>& symbols, std::vector<TokenId>& out) const;
+  void merge_long(const std::vector<TokenId>& symbols, std::vector<TokenId>& out,
+                  const std::stop_token& stop) const;
   void append_symbols(std::string_view word, std::vector<TokenId>& symbols) const;
 
   Vocabulary vocabulary_;

@@ -11,6 +11,28 @@ namespace fairlead::tokenizer {
 namespace {
 
 constexpr std::size_t kMaxSplits = 32;
+// Bytes of text, and matches of a regex, between two looks at whether the result is still wanted.
+constexpr std::size_t kStopBytes = 64 * 1024;
+constexpr std::size_t kStopMatches = 4096;
+
+std::unexpected<Error> stopped() {
+  return fail(ErrorCode::ClientGone, "nobody waits for the tokens any more");
+}
+
+// Appends the ids of the scanner's words.
+Result<> encode_words(Scanner scanner, std::string_view text, const BpeModel& model,
+                      std::vector<TokenId>& out, const std::stop_token& stop) {
+  for (std::size_t pos = 0; pos < text.size();) {
+    pos = for_each_word(scanner, text, pos, std::min(pos + kStopBytes, text.size()),
+                        [&](std::size_t begin, std::size_t end) {
+                          model.encode(text.substr(begin, end - begin), out, stop);
+                        });
+    if (stop.stop_requested()) {
+      return stopped();
+    }
+  }
+  return {};
+}
 
 std::unexpected<Error> bad(std::string message) {
   return fail(ErrorCode::InvalidRequest, "pre_tokenizer: " + std::move(message), "pre_tokenizer");
@@ -88,7 +110,8 @@ Result<Split> Split::from_string(std::string_view literal, SplitBehavior behavio
   return split;
 }
 
-Result<> Split::find_parts(std::string_view text, std::vector<Part>& parts) const {
+Result<> Split::find_parts(std::string_view text, std::vector<Part>& parts,
+                           const std::stop_token& stop) const {
   std::size_t done = 0;
   const auto add = [&](const Span& match) {
     if (done != match.begin) {
@@ -102,7 +125,10 @@ Result<> Split::find_parts(std::string_view text, std::vector<Part>& parts) cons
   } else if (regex_) {
     Regex::Matches matches(*regex_, text);
     Span match;
-    for (;;) {
+    for (std::size_t i = 1;; ++i) {
+      if (i % kStopMatches == 0 && stop.stop_requested()) {
+        return stopped();
+      }
       const Result<bool> found = matches.next(match);
       if (!found) {
         return std::unexpected(found.error());
@@ -124,9 +150,10 @@ Result<> Split::find_parts(std::string_view text, std::vector<Part>& parts) cons
   return {};
 }
 
-Result<> Split::apply(std::string_view text, std::size_t base, std::vector<Span>& out) const {
+Result<> Split::apply(std::string_view text, std::size_t base, std::vector<Span>& out,
+                      const std::stop_token& stop) const {
   std::vector<Part> parts;
-  if (Result<> found = find_parts(text, parts); !found) {
+  if (Result<> found = find_parts(text, parts, stop); !found) {
     return found;
   }
   std::vector<Span> pieces;
@@ -280,8 +307,10 @@ Result<> PreTokenizer::add_byte_level(const json::Value& config) {
   return {};
 }
 
-void PreTokenizer::encode_piece(std::string_view piece, const BpeModel& model,
-                                std::vector<TokenId>& out) const {
+bool PreTokenizer::keeps_text() const { return std::ranges::all_of(splits_, &Split::keeps_text); }
+
+Result<> PreTokenizer::encode_piece(std::string_view piece, const BpeModel& model,
+                                    std::vector<TokenId>& out, const std::stop_token& stop) const {
   std::string prefixed;
   if (add_prefix_space_ && !piece.starts_with(' ')) {
     prefixed.reserve(piece.size() + 1);
@@ -289,23 +318,18 @@ void PreTokenizer::encode_piece(std::string_view piece, const BpeModel& model,
     prefixed += piece;
     piece = prefixed;
   }
-  if (!use_regex_) {
-    model.encode(piece, out);
-    return;
+  if (use_regex_) {
+    return encode_words(Scanner::Gpt2, piece, model, out, stop);
   }
-  for_each_word(Scanner::Gpt2, piece, [&](std::size_t begin, std::size_t end) {
-    model.encode(piece.substr(begin, end - begin), out);
-  });
+  model.encode(piece, out, stop);
+  return {};
 }
 
 Result<> PreTokenizer::encode(std::string_view text, const BpeModel& model,
-                              std::vector<TokenId>& out) const {
+                              std::vector<TokenId>& out, const std::stop_token& stop) const {
   if (splits_.size() == 1 && splits_[0].scanner() != Scanner::None && !add_prefix_space_ &&
       !use_regex_) {
-    for_each_word(splits_[0].scanner(), text, [&](std::size_t begin, std::size_t end) {
-      model.encode(text.substr(begin, end - begin), out);
-    });
-    return {};
+    return encode_words(splits_[0].scanner(), text, model, out, stop);
   }
   std::vector<Span> pieces;
   if (!text.empty()) {
@@ -314,16 +338,30 @@ Result<> PreTokenizer::encode(std::string_view text, const BpeModel& model,
   std::vector<Span> next;
   for (const Split& split : splits_) {
     next.clear();
-    for (const Span& piece : pieces) {
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      if ((i + 1) % kStopMatches == 0 && stop.stop_requested()) {
+        return stopped();
+      }
+      const Span& piece = pieces[i];
       const std::string_view part = text.substr(piece.begin, piece.end - piece.begin);
-      if (Result<> done = split.apply(part, piece.begin, next); !done) {
+      if (Result<> done = split.apply(part, piece.begin, next, stop); !done) {
         return done;
       }
     }
     pieces.swap(next);
   }
+  std::size_t next_look = kStopBytes;
   for (const Span& piece : pieces) {
-    encode_piece(text.substr(piece.begin, piece.end - piece.begin), model, out);
+    const std::string_view part = text.substr(piece.begin, piece.end - piece.begin);
+    if (Result<> done = encode_piece(part, model, out, stop); !done) {
+      return done;
+    }
+    if (piece.end >= next_look) {
+      next_look = piece.end + kStopBytes;
+      if (stop.stop_requested()) {
+        return stopped();
+      }
+    }
   }
   return {};
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,8 +33,13 @@ class Split {
   /// A literal, which must not be empty.
   static Result<Split> from_string(std::string_view literal, SplitBehavior behavior, bool invert);
 
-  /// Appends the non-empty pieces of `text`, offset by `base`.
-  Result<> apply(std::string_view text, std::size_t base, std::vector<Span>& out) const;
+  /// Appends the non-empty pieces of `text`, offset by `base`. Fails once `stop` is requested.
+  Result<> apply(std::string_view text, std::size_t base, std::vector<Span>& out,
+                 const std::stop_token& stop = {}) const;
+  /// True when the pieces always cover the whole text.
+  bool keeps_text() const {
+    return behavior_ != SplitBehavior::Removed || scanner_ != Scanner::None;
+  }
 
   /// The scanner that may replace `apply`: its words are the pieces. `None` when the behaviour or
   /// the pattern needs `apply`.
@@ -45,7 +51,8 @@ class Split {
     bool matched;
   };
 
-  Result<> find_parts(std::string_view text, std::vector<Part>& parts) const;
+  Result<> find_parts(std::string_view text, std::vector<Part>& parts,
+                      const std::stop_token& stop) const;
 
   std::optional<Regex> regex_;
   std::string literal_;
@@ -62,15 +69,20 @@ class PreTokenizer {
   /// component.
   static Result<PreTokenizer> create(const json::Value& config);
 
-  /// Appends the ids of a piece of normalized text that holds no added token.
-  Result<> encode(std::string_view text, const BpeModel& model, std::vector<TokenId>& out) const;
+  /// Appends the ids of a piece of normalized text that holds no added token. Fails once `stop` is
+  /// requested.
+  Result<> encode(std::string_view text, const BpeModel& model, std::vector<TokenId>& out,
+                  const std::stop_token& stop = {}) const;
+  /// True when every byte of a text reaches the model.
+  bool keeps_text() const;
 
  private:
   Result<> add(const json::Value& config);
   Result<> add_split(const json::Value& config);
   Result<> add_digits(const json::Value& config);
   Result<> add_byte_level(const json::Value& config);
-  void encode_piece(std::string_view piece, const BpeModel& model, std::vector<TokenId>& out) const;
+  Result<> encode_piece(std::string_view piece, const BpeModel& model, std::vector<TokenId>& out,
+                        const std::stop_token& stop) const;
 
   std::vector<Split> splits_;
   bool byte_level_ = false;

@@ -188,24 +188,34 @@ class WordScanner {
   const CodePointTable& kinds_;
 };
 
-/// Calls `word(begin, end)` for every word of the text; `scanner` is not `None`.
+/// Calls `word(begin, end)` for every word of the text that begins in [`from`, `until`), where
+/// `from` is the beginning of a word; returns where the last one ends. `scanner` is not `None`.
 template <class Function>
-void for_each_word(Scanner scanner, std::string_view text, Function&& word) {
+std::size_t for_each_word(Scanner scanner, std::string_view text, std::size_t from,
+                          std::size_t until, Function&& word) {
   const WordScanner words(text);
   const auto loop = [&]<Scanner kScanner>() {
-    for (std::size_t pos = 0; pos < text.size();) {
+    std::size_t pos = from;
+    while (pos < until) {
       const std::size_t end = words.next<kScanner>(pos);
       word(pos, end);
       pos = end;
     }
+    return pos;
   };
   switch (scanner) {
-    case Scanner::Gpt2: loop.template operator()<Scanner::Gpt2>(); return;
-    case Scanner::Words1Digit: loop.template operator()<Scanner::Words1Digit>(); return;
-    case Scanner::Words3Digits: loop.template operator()<Scanner::Words3Digits>(); return;
-    case Scanner::MarkedWords1Digit: loop.template operator()<Scanner::MarkedWords1Digit>(); return;
+    case Scanner::Gpt2: return loop.template operator()<Scanner::Gpt2>();
+    case Scanner::Words1Digit: return loop.template operator()<Scanner::Words1Digit>();
+    case Scanner::Words3Digits: return loop.template operator()<Scanner::Words3Digits>();
+    case Scanner::MarkedWords1Digit: return loop.template operator()<Scanner::MarkedWords1Digit>();
     case Scanner::None: std::unreachable();
   }
+}
+
+/// Calls `word(begin, end)` for every word of the text; `scanner` is not `None`.
+template <class Function>
+void for_each_word(Scanner scanner, std::string_view text, Function&& word) {
+  for_each_word(scanner, text, 0, text.size(), word);
 }
 
 }  // namespace fairlead::tokenizer

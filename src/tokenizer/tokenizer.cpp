@@ -57,12 +57,16 @@ struct Tokenizer::Parts {
   SpecialTokens special_tokens;
   std::vector<std::uint8_t> flags;                       // by id
   std::unordered_map<TokenId, std::string> added_bytes;  // what added tokens decode to
+  std::size_t longest_token = 0;                         // bytes of text in one token; 0: no limit
 
   static Result<std::unique_ptr<const Parts>> create(std::string tokenizer_json,
                                                      std::string_view config_json);
-  Result<> encode_text(std::string_view text, std::vector<TokenId>& out) const;
-  Result<> encode_normalized(std::string_view text, std::vector<TokenId>& out) const;
+  Result<> encode_text(std::string_view text, std::vector<TokenId>& out,
+                       const std::stop_token& stop) const;
+  Result<> encode_normalized(std::string_view text, std::vector<TokenId>& out,
+                             const std::stop_token& stop) const;
   void index_ids();
+  void find_longest_token();
 };
 
 const std::string* SpecialTokens::find(std::string_view name) const {
@@ -115,7 +119,26 @@ Result<std::unique_ptr<const Tokenizer::Parts>> Tokenizer::Parts::create(
     return parts->nfc && normalize_nfc(content, normalized) ? normalized : content;
   });
   parts->index_ids();
+  parts->find_longest_token();
   return parts;
+}
+
+void Tokenizer::Parts::find_longest_token() {
+  if (!model->keeps_bytes() || !pre_tokenizer->keeps_text()) {
+    return;
+  }
+  std::size_t longest = 1;
+  for (const auto& [id, entry] : added.tokens()) {
+    if (entry.token.lstrip || entry.token.rstrip) {
+      return;  // such a token takes any amount of white space
+    }
+    longest = std::max({longest, entry.token.content.size(), entry.text.size()});
+  }
+  const Vocabulary& vocabulary = model->vocabulary();
+  for (std::size_t id = 0; id < vocabulary.id_limit(); ++id) {
+    longest = std::max(longest, vocabulary.bytes(static_cast<TokenId>(id)).size());
+  }
+  longest_token = longest;
 }
 
 void Tokenizer::Parts::index_ids() {
@@ -135,10 +158,10 @@ void Tokenizer::Parts::index_ids() {
   }
 }
 
-Result<> Tokenizer::Parts::encode_normalized(std::string_view text,
-                                             std::vector<TokenId>& out) const {
+Result<> Tokenizer::Parts::encode_normalized(std::string_view text, std::vector<TokenId>& out,
+                                             const std::stop_token& stop) const {
   if (added.none_normalized()) {
-    return pre_tokenizer->encode(text, *model, out);
+    return pre_tokenizer->encode(text, *model, out, stop);
   }
   std::vector<TextPart> pieces;
   added.split_normalized(text, pieces);
@@ -148,14 +171,15 @@ Result<> Tokenizer::Parts::encode_normalized(std::string_view text,
       continue;
     }
     const std::string_view part = text.substr(piece.span.begin, piece.span.end - piece.span.begin);
-    if (Result<> done = pre_tokenizer->encode(part, *model, out); !done) {
+    if (Result<> done = pre_tokenizer->encode(part, *model, out, stop); !done) {
       return done;
     }
   }
   return {};
 }
 
-Result<> Tokenizer::Parts::encode_text(std::string_view text, std::vector<TokenId>& out) const {
+Result<> Tokenizer::Parts::encode_text(std::string_view text, std::vector<TokenId>& out,
+                                       const std::stop_token& stop) const {
   std::vector<TextPart> pieces;
   added.split_raw(text, pieces);
   std::string normalized;
@@ -168,7 +192,7 @@ Result<> Tokenizer::Parts::encode_text(std::string_view text, std::vector<TokenI
     if (nfc && normalize_nfc(part, normalized)) {
       part = normalized;
     }
-    if (Result<> done = encode_normalized(part, out); !done) {
+    if (Result<> done = encode_normalized(part, out, stop); !done) {
       return done;
     }
   }
@@ -214,7 +238,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::parse(std::string_view token
 }
 
 Result<> Tokenizer::encode(std::string_view text, bool add_special_tokens,
-                           std::vector<TokenId>& out) const {
+                           std::vector<TokenId>& out, const std::stop_token& stop) const {
   if (text.size() > kMaxTextBytes) {
     return fail(ErrorCode::InvalidRequest,
                 fmt::format("the text is larger than {} bytes", kMaxTextBytes));
@@ -226,7 +250,7 @@ Result<> Tokenizer::encode(std::string_view text, bool add_special_tokens,
   if (add_special_tokens) {
     out.insert(out.end(), parts_->around.before.begin(), parts_->around.before.end());
   }
-  if (Result<> encoded = parts_->encode_text(text, out); !encoded) {
+  if (Result<> encoded = parts_->encode_text(text, out, stop); !encoded) {
     out.resize(before);
     return encoded;
   }
@@ -234,6 +258,21 @@ Result<> Tokenizer::encode(std::string_view text, bool add_special_tokens,
     out.insert(out.end(), parts_->around.behind.begin(), parts_->around.behind.end());
   }
   return {};
+}
+
+std::size_t Tokenizer::min_tokens(std::string_view text) const {
+  if (parts_->longest_token == 0) {
+    return 0;
+  }
+  std::size_t bytes = text.size();
+  if (parts_->nfc) {
+    // An ASCII character stays, or takes marks in: with them it becomes one byte longer for at most
+    // four of theirs. Other characters shrink to no less than a quarter, alone or together.
+    const auto ascii = static_cast<std::size_t>(
+        std::ranges::count_if(text, [](char c) { return static_cast<unsigned char>(c) < 0x80; }));
+    bytes = ascii + (text.size() - ascii) / 4;
+  }
+  return (bytes + parts_->longest_token - 1) / parts_->longest_token;
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,8 +48,13 @@ class Tokenizer {
 
   /// Appends the ids of `text`. Special tokens spelled out in the text are recognised. Fails with
   /// `InvalidRequest`, leaving `out` as it was, when the text is not valid UTF-8 or is larger than
-  /// 1 GiB, or when a regex of the tokenizer gives up on it.
-  Result<> encode(std::string_view text, bool add_special_tokens, std::vector<TokenId>& out) const;
+  /// 1 GiB, or when a regex of the tokenizer gives up on it; with `ClientGone` soon after `stop` is
+  /// requested.
+  Result<> encode(std::string_view text, bool add_special_tokens, std::vector<TokenId>& out,
+                  const std::stop_token& stop = {}) const;
+  /// A count of tokens that `encode` certainly reaches, from the text's size and the longest token;
+  /// 0 when this tokenizer may drop text, so that nothing can be said. `text` is valid UTF-8.
+  std::size_t min_tokens(std::string_view text) const;
   /// The text of the ids; unknown ids are skipped and ill-formed bytes become U+FFFD.
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
 

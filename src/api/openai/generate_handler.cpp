@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -119,11 +120,16 @@ net::Task<int> GenerateHandler::serve(net::http::Exchange& exchange, observe::En
       body = std::string();
     }
   } else {
-    auto job = [input = input_for(exchange.request(), endpoint), text = std::move(body)] {
+    const std::size_t size = body.size();
+    auto job = [input = input_for(exchange.request(), endpoint),
+                text = std::move(body)](const std::stop_token& stop) {
       JsonReader reader;
-      return prepare(input, text, reader);
+      return prepare(input, text, reader, stop);
     };
-    Result<Prepared> done = co_await service_.pool().run(std::move(job));
+    observe::PreparingScope preparing(service_.metrics(observe::Registry::kUnknownModel), endpoint,
+                                      started);
+    Result<Prepared> done = co_await service_.pool().run(size, std::move(job));
+    preparing.done();
     if (!done) {
       co_return refuse(exchange, endpoint, prepared, started, done.error());
     }

@@ -56,16 +56,32 @@ Result<> check_ready(const ServedModel& served) {
   return {};
 }
 
+/// Refuses a prompt that certainly exceeds the context, before the work of tokenizing it.
+Result<> check_length(const ServedModel& served, const RequestBody& body, std::string_view text) {
+  const std::uint32_t context = context_length(served);
+  // Short texts need no closer look: a token stands for a byte at least.
+  if (context == 0 || body.truncate_prompt_tokens || text.size() < context) {
+    return {};
+  }
+  const std::size_t tokens = served.assets->tokenizer->min_tokens(text);
+  if (tokens >= context) {
+    return std::unexpected(context_exceeded(body, context, tokens, true));
+  }
+  return {};
+}
+
 Result<> encode(const serving::ModelContext& assets, std::string_view text, bool add_special,
-                std::string_view field, Prompts& prompts) {
-  Result<> encoded = assets.tokenizer->encode(text, add_special, prompts.emplace_back());
+                std::string_view field, Prompts& prompts, const std::stop_token& stop) {
+  Result<> encoded = assets.tokenizer->encode(text, add_special, prompts.emplace_back(), stop);
   if (!encoded) {
     encoded.error().param = field;
   }
   return encoded;
 }
 
-Result<Prompts> chat_prompt(const serving::ModelContext& assets, RequestBody& body) {
+Result<Prompts> chat_prompt(const ServedModel& served, RequestBody& body,
+                            const std::stop_token& stop) {
+  const serving::ModelContext& assets = *served.assets;
   if (!assets.chat_template) {
     return fail(ErrorCode::InvalidRequest,
                 "The model has no chat template; use /v1/completions instead", "messages");
@@ -76,6 +92,7 @@ Result<Prompts> chat_prompt(const serving::ModelContext& assets, RequestBody& bo
   request.kwargs = std::move(body.template_kwargs);
   request.add_generation_prompt = body.add_generation_prompt;
   request.continue_final_message = body.continue_final_message;
+  request.stop = stop;
   Result<std::string> text = assets.chat_template->render(request);
   if (!text) {
     if (text.error().param.empty()) {
@@ -83,16 +100,26 @@ Result<Prompts> chat_prompt(const serving::ModelContext& assets, RequestBody& bo
     }
     return std::unexpected(std::move(text.error()));
   }
+  if (Result<> checked = check_length(served, body, *text); !checked) {
+    return std::unexpected(std::move(checked.error()));
+  }
   Prompts prompts;
   if (Result<> encoded =
-          encode(assets, *text, body.add_special_tokens.value_or(false), "messages", prompts);
+          encode(assets, *text, body.add_special_tokens.value_or(false), "messages", prompts, stop);
       !encoded) {
     return std::unexpected(encoded.error());
   }
   return prompts;
 }
 
-Result<Prompts> completion_prompts(const serving::ModelContext& assets, RequestBody& body) {
+Result<Prompts> completion_prompts(const ServedModel& served, RequestBody& body,
+                                   const std::stop_token& stop) {
+  for (const Prompt& prompt : body.prompts) {
+    const auto* text = std::get_if<std::string>(&prompt);
+    if (Result<> checked = text ? check_length(served, body, *text) : Result<>(); !checked) {
+      return std::unexpected(std::move(checked.error()));
+    }
+  }
   Prompts prompts;
   prompts.reserve(body.prompts.size());
   for (Prompt& prompt : body.prompts) {
@@ -100,8 +127,8 @@ Result<Prompts> completion_prompts(const serving::ModelContext& assets, RequestB
       prompts.push_back(std::move(*ids));
       continue;
     }
-    if (Result<> encoded = encode(assets, std::get<std::string>(prompt),
-                                  body.add_special_tokens.value_or(true), "prompt", prompts);
+    if (Result<> encoded = encode(*served.assets, std::get<std::string>(prompt),
+                                  body.add_special_tokens.value_or(true), "prompt", prompts, stop);
         !encoded) {
       return std::unexpected(encoded.error());
     }
@@ -134,7 +161,7 @@ std::string echoed_message(const RequestBody& body) {
 }
 
 Result<serving::GenerationSpec> make_spec(const PrepareInput& input, RequestBody& body,
-                                          Prepared& out) {
+                                          Prepared& out, const std::stop_token& stop) {
   const Result<const ServedModel*> served = choose_model(input.models, body.model);
   if (!served) {
     return std::unexpected(served.error());
@@ -143,27 +170,32 @@ Result<serving::GenerationSpec> make_spec(const PrepareInput& input, RequestBody
   if (Result<> ready = check_ready(**served); !ready) {
     return std::unexpected(ready.error());
   }
-  const serving::ModelContext& assets = *(*served)->assets;
   const bool chat = body.endpoint == observe::Endpoint::ChatCompletions;
   const std::string echo = chat && body.echo ? echoed_message(body) : std::string();
-  Result<Prompts> prompts = chat ? chat_prompt(assets, body) : completion_prompts(assets, body);
+  Result<Prompts> prompts =
+      chat ? chat_prompt(**served, body, stop) : completion_prompts(**served, body, stop);
   if (!prompts) {
     return std::unexpected(std::move(prompts.error()));
   }
   Result<serving::GenerationSpec> spec = resolve(body, **served, std::move(*prompts));
   if (spec) {
-    out.details = resolve_details(body, assets.defaults, echo, *spec);
+    out.details = resolve_details(body, (*served)->assets->defaults, echo, *spec);
   }
   return spec;
 }
 
 }  // namespace
 
-Prepared prepare(const PrepareInput& input, const std::string& text, JsonReader& reader) {
+Prepared prepare(const PrepareInput& input, const std::string& text, JsonReader& reader,
+                 const std::stop_token& stop) {
   Prepared out;
   Result<RequestBody> body = parse_request(input.endpoint, reader, text, input.options);
   if (!body) {
     out.spec = std::unexpected(std::move(body.error()));
+    return out;
+  }
+  if (stop.stop_requested()) {
+    out.spec = fail(ErrorCode::ClientGone, "nobody waits for the answer any more");
     return out;
   }
   if (Result<> applied = apply_headers(input.routing_headers, input.options, *body); !applied) {
@@ -175,7 +207,7 @@ Prepared prepare(const PrepareInput& input, const std::string& text, JsonReader&
   out.continuous_usage = body->continuous_usage;
   out.annotate_request_id = body->annotate_request_id;
   out.request_id = std::move(body->request_id);
-  out.spec = make_spec(input, *body, out);
+  out.spec = make_spec(input, *body, out, stop);
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -44,8 +45,18 @@ struct Prepared {
   Result<serving::GenerationSpec> spec = {};  ///< All but `request_id`; or the client's mistake.
 };
 
-/// Parses, renders, tokenizes and checks: from the bytes of a body to a generation. Pure.
-Prepared prepare(const PrepareInput& input, const std::string& body, JsonReader& reader);
+/// Parses, renders, tokenizes and checks: from the bytes of a body to a generation. Pure. Soon
+/// after `stop` is requested it ends with some error.
+Prepared prepare(const PrepareInput& input, const std::string& body, JsonReader& reader,
+                 const std::stop_token& stop = {});
+
+/// How many tokens the model takes, input and output together; 0 when that is not known.
+std::uint32_t context_length(const ServedModel& served);
+
+/// The refusal of a prompt of `tokens` (or more, when they are `at_least` so many) tokens that
+/// leaves no room for output.
+Error context_exceeded(const RequestBody& body, std::uint32_t context, std::size_t tokens,
+                       bool at_least);
 
 /// Turns checked values into a generation: sampling over the model's defaults, stops, limits.
 /// `prompts` are the tokenized ones. Errors are the client's.

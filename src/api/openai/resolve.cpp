@@ -113,11 +113,7 @@ Result<std::uint32_t> output_limit(const RequestBody& body, const chat::Sampling
     return std::max<std::uint32_t>(wanted, 1);
   }
   if (longest >= context) {
-    return fail(ErrorCode::ContextLengthExceeded,
-                fmt::format("This model's maximum context length is {} tokens. However, your "
-                            "request has {} input tokens. Please reduce the length of the {}.",
-                            context, longest, chat ? "messages" : "prompt"),
-                chat ? "messages" : "prompt");
+    return std::unexpected(context_exceeded(body, context, longest, false));
   }
   const auto room = static_cast<std::uint32_t>(context - longest);
   if (body.max_tokens && *body.max_tokens > room) {
@@ -203,6 +199,21 @@ engine::StopConditions stops_of(const RequestBody& body, const serving::ModelCon
 
 }  // namespace
 
+std::uint32_t context_length(const ServedModel& served) {
+  return smaller_known(served.model->context_length, served.assets->context_length);
+}
+
+Error context_exceeded(const RequestBody& body, std::uint32_t context, std::size_t tokens,
+                       bool at_least) {
+  const char* field = body.endpoint == observe::Endpoint::ChatCompletions ? "messages" : "prompt";
+  return {ErrorCode::ContextLengthExceeded,
+          fmt::format(
+              "This model's maximum context length is {} tokens. However, your request has {}{} "
+              "input tokens. Please reduce the length of the {}.",
+              context, at_least ? "at least " : "", tokens, field),
+          field};
+}
+
 Result<serving::GenerationSpec> resolve(const RequestBody& body, const ServedModel& served,
                                         std::vector<std::vector<engine::TokenId>> prompts) {
   const serving::ModelContext& assets = *served.assets;
@@ -211,7 +222,7 @@ Result<serving::GenerationSpec> resolve(const RequestBody& body, const ServedMod
   if (Result<> checked = check_vocabulary(body, prompts, vocabulary); !checked) {
     return std::unexpected(checked.error());
   }
-  const std::uint32_t context = smaller_known(served.model->context_length, assets.context_length);
+  const std::uint32_t context = context_length(served);
   if (Result<> cut = truncate(body, context, prompts); !cut) {
     return std::unexpected(cut.error());
   }

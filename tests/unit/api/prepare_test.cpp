@@ -164,6 +164,43 @@ TEST_F(PrepareTest, TheContextIsTheSmallerKnownLimit) {
   EXPECT_EQ(good(completion("[1]", R"("max_tokens":99999)")).request.stop.max_tokens, 99999U);
 }
 
+TEST_F(PrepareTest, AHopelesslyLongPromptIsRefusedWithoutTokenizingIt) {
+  const std::string text(100'000, 'x');
+  const Error completions = bad(completion("[\"short\",\"" + text + "\"]"));
+  EXPECT_EQ(completions.code, ErrorCode::ContextLengthExceeded);
+  EXPECT_EQ(completions.param, "prompt");
+  EXPECT_THAT(completions.message, HasSubstr("maximum context length is 64 tokens"));
+  EXPECT_THAT(completions.message, HasSubstr("at least "));
+  const Error chats =
+      bad(run(Endpoint::ChatCompletions,
+              R"({"model":"m","messages":[{"role":"user","content":")" + text + "\"}]}"));
+  EXPECT_EQ(chats.code, ErrorCode::ContextLengthExceeded);
+  EXPECT_EQ(chats.param, "messages");
+  EXPECT_THAT(chats.message, HasSubstr("at least "));
+
+  // Where only tokens can tell, they do.
+  const Error near = bad(completion("\"" + std::string(200, 'x') + "\""));
+  EXPECT_EQ(near.code, ErrorCode::ContextLengthExceeded);
+  EXPECT_THAT(near.message, ::testing::Not(HasSubstr("at least")));
+  const auto cut = good(completion("\"" + text + "\"", R"("truncate_prompt_tokens":10)"));
+  EXPECT_EQ(cut.prompts.at(0).size(), 10U);
+  served_.model = make_model("m", 0);
+  change_assets([](chat::ModelAssets& assets) { assets.context_length = 0; });
+  EXPECT_GT(good(completion("\"" + text + "\"")).prompts.at(0).size(), 64U);
+}
+
+TEST_F(PrepareTest, EndsEarlyWhenNobodyWaits) {
+  std::string body = R"({"model":"m","prompt":"Hello"})";
+  body.reserve(body.size() + net::http::kBodyPadding);
+  PrepareInput input;
+  input.endpoint = Endpoint::Completions;
+  input.models = {served_};
+  std::stop_source stop;
+  EXPECT_TRUE(prepare(input, body, reader_, stop.get_token()).spec.has_value());
+  stop.request_stop();
+  EXPECT_EQ(bad(prepare(input, body, reader_, stop.get_token())).code, ErrorCode::ClientGone);
+}
+
 TEST_F(PrepareTest, TokenIdsMustBeInTheVocabulary) {
   const std::uint32_t size = served_.assets->vocab_size;
   ASSERT_GT(size, 0U);

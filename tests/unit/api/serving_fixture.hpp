@@ -118,7 +118,7 @@ class ServingFixture : public ::testing::Test {
  protected:
   explicit ServingFixture(ApiOptions options = {})
       : router_(routing::RouterMode::RoundRobin, 1),
-        pool_(1, 4),
+        pool_({.threads = 1, .queue_jobs = 4}),
         registry_("fairlead_frontend", 1),
         service_(
             reactor_,

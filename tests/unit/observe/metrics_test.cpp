@@ -44,6 +44,29 @@ TEST(Metrics, ARequestThatIsJustDroppedCountsAsCancelled) {
   EXPECT_THAT(text, HasSubstr("p_queued_requests{model=\"m\"} 0\n"));
 }
 
+TEST(Metrics, ARequestBeingPreparedIsInFlightUnderAnUnknownModel) {
+  Registry registry("p", 1);
+  ModelShard& shard = registry.shard(Registry::kUnknownModel, 0);
+  {
+    PreparingScope scope(shard, Endpoint::Completions, 1.0);
+    const std::string text = registry.render();
+    EXPECT_THAT(text, HasSubstr("p_inflight_requests{model=\"unknown\"} 1\n"));
+    EXPECT_THAT(text, HasSubstr("p_queued_requests{model=\"unknown\"} 1\n"));
+    scope.done();
+  }
+  EXPECT_THAT(registry.render(), HasSubstr("p_inflight_requests{model=\"unknown\"} 0\n"));
+  EXPECT_THAT(registry.render(), Not(HasSubstr("error_type=\"cancelled\"")));
+  {
+    const PreparingScope abandoned(shard, Endpoint::Completions, 1.0);
+  }
+  const std::string text = registry.render();
+  EXPECT_THAT(text, HasSubstr("p_inflight_requests{model=\"unknown\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("p_queued_requests{model=\"unknown\"} 0\n"));
+  EXPECT_THAT(text,
+              HasSubstr("p_model_cancellation_total{model=\"unknown\",endpoint=\"completions\","
+                        "request_type=\"unary\"} 1\n"));
+}
+
 TEST(Metrics, NamesAndLabelsAreMadeLegal) {
   Registry registry("9 my-prefix", 1);
   registry.shard("a\"b\\c\nd", 0).inflight.add(1);

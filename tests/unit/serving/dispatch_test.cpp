@@ -78,7 +78,7 @@ class Frontend {
  public:
   Frontend(RouterMode mode, bool enforce)
       : router_(mode, 1),
-        pool_(1, 4),
+        pool_({.threads = 1, .queue_jobs = 4}),
         registry_("fairlead_frontend", 1),
         service_(
             reactor_,

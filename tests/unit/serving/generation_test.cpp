@@ -20,7 +20,7 @@ class GenerationTest : public ::testing::Test {
  protected:
   GenerationTest()
       : router_(routing::RouterMode::RoundRobin, 1),
-        pool_(1, 4),
+        pool_({.threads = 1, .queue_jobs = 4}),
         registry_("fairlead_frontend", 1),
         service_(
             reactor_,

@@ -228,5 +228,82 @@ TEST(Tokenizer, LoadsAFolderOrOneFile) {
   EXPECT_NE(missing.error().message.find(folder.string()), std::string::npos);
 }
 
+TEST(Tokenizer, TellsHowManyTokensATextHasAtLeast) {
+  SmallModel small;
+  small.merges = {{"a", "a"}, {"aa", "aa"}};
+  const auto tokenizer = make(small.json());
+  EXPECT_EQ(tokenizer->min_tokens(""), 0U);
+  EXPECT_EQ(tokenizer->min_tokens("abcd"), 1U);
+  EXPECT_EQ(tokenizer->min_tokens("abcde"), 2U);
+  EXPECT_EQ(encode(*tokenizer, "aaaaaaaa").size(), tokenizer->min_tokens("aaaaaaaa"));
+  small.added_tokens = "[" + added_token("<|12345|>", "special") + "]";
+  EXPECT_EQ(make(small.json())->min_tokens(std::string(90, 'x')), 10U)
+      << "an added token may be the longest";
+}
+
+TEST(Tokenizer, SaysNothingOfLengthsWhenTextMayVanish) {
+  SmallModel strips;
+  strips.added_tokens = "[" + added_token("<mask>", "lstrip") + "]";
+  EXPECT_EQ(make(strips.json())->min_tokens("abc"), 0U);
+  strips.added_tokens = "[" + added_token("<mask>", "rstrip normalized") + "]";
+  EXPECT_EQ(make(strips.json())->min_tokens("abc"), 0U);
+  SmallModel removes;
+  removes.pre_tokenizer =
+      R"({"type":"Sequence","pretokenizers":[
+          {"type":"Split","pattern":{"String":"-"},"behavior":"Removed","invert":false},
+          {"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]})";
+  const auto removing = make(removes.json());
+  EXPECT_EQ(encode(*removing, "---").size(), 0U);
+  EXPECT_EQ(removing->min_tokens("---"), 0U);
+}
+
+TEST(Tokenizer, TheLeastNumberOfTokensHoldsForTextThatNfcShortens) {
+  SmallModel small;
+  small.normalizer = R"({"type":"NFC"})";
+  const auto tokenizer = make(small.json());
+  for (const std::string_view text :
+       {"U\u0308\u0304", "\u1100\u1161\u11A8", "\u212A", "\u1FEF", "a\u0323\u0302",
+        "\u03B1\u0313\u0300\u0345", "\u2126\u0314\u0301\u0345", "A\u030A", "plain ASCII"}) {
+    std::string repeated;
+    for (int i = 0; i < 50; ++i) {
+      repeated += text;
+    }
+    EXPECT_LE(tokenizer->min_tokens(repeated), encode(*tokenizer, repeated).size()) << text;
+    EXPECT_GE(tokenizer->min_tokens(repeated), repeated.size() / 4) << text;
+  }
+  std::mt19937 random(5);
+  for (int i = 0; i < 300; ++i) {
+    const std::string text = testing::random_text(random, 200);
+    EXPECT_LE(tokenizer->min_tokens(text), encode(*tokenizer, text).size());
+  }
+}
+
+TEST(Tokenizer, StopsWhenToldSo) {
+  SmallModel small;
+  small.merges = {{" ", " "}, {"a", "b"}};
+  std::stop_source stop;
+  stop.request_stop();
+  std::string words;
+  for (int i = 0; i < 100'000; ++i) {
+    words += " ab";
+  }
+  for (const std::string_view pre_tokenizer :
+       {R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":true})",
+        R"({"type":"Sequence","pretokenizers":[
+           {"type":"Split","pattern":{"Regex":"[a-z]"},"behavior":"Isolated","invert":false},
+           {"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]})"}) {
+    small.pre_tokenizer = pre_tokenizer;
+    const auto tokenizer = make(small.json());
+    for (const std::string& text : {words, std::string(300'000, ' ')}) {
+      std::vector<TokenId> ids = {7};
+      const Result<> done = tokenizer->encode(text, false, ids, stop.get_token());
+      ASSERT_FALSE(done);
+      EXPECT_EQ(done.error().code, ErrorCode::ClientGone);
+      EXPECT_EQ(ids, (std::vector<TokenId>{7}));
+      EXPECT_TRUE(tokenizer->encode(text, false, ids, std::stop_source().get_token()));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fairlead::tokenizer
