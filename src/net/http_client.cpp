@@ -246,8 +246,7 @@ Result<Client::Impl::Pass> Client::Impl::read(Connection& connection, ResponseRe
 }
 
 Result<Client::Impl::Pass> Client::Impl::read_into(Connection& connection, ResponseReader& reader,
-                                                   std::span<char> buffer,
-                                                   const BodyGate* gate) {
+                                                   std::span<char> buffer, const BodyGate* gate) {
   std::size_t budget = kReadBudget;
   while (budget > 0) {
     if (gate && gate->paused()) {
