@@ -46,7 +46,7 @@ constexpr auto kMock = std::to_array<OptionSpec>({
     row(kPlace, "listen", Text, "HOST:PORT", "127.0.0.1:50051",
         "Where the engine's interface listens; port 0 takes a free one"),
     row(kPlace, "debug-listen", Text, "HOST:PORT", "",
-        "Where /debug/state and /debug/kv are served"),
+        "Where /debug/state, /debug/kv, /debug/requests and /debug/fault are served"),
 
     with_choices(row(kAnswers, "backend", Text, "NAME", "vllm",
                      "What engine to play: vllm (its native gRPC), or vllm-http (generation by "

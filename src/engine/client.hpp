@@ -133,6 +133,15 @@ struct EngineInfo {
   bool operator==(const EngineInfo&) const = default;
 };
 
+/// Most aliases, and most adapters, that are taken from one engine; and most bytes of a name.
+inline constexpr std::size_t kMaxAliases = 64;
+inline constexpr std::size_t kMaxAdapters = 4096;        ///< Likewise.
+inline constexpr std::size_t kMaxModelNameBytes = 1024;  ///< Likewise.
+
+/// Applies these bounds to what an engine reports: names beyond them are left out with a warning. A
+/// primary name that is too long is EngineProtocol.
+Result<> bound_names(EngineInfo& info);
+
 /// One engine's wire, in one reactor. Outlives its streams.
 class EngineClient {
  public:

@@ -83,6 +83,7 @@ class Client::Impl {
 
   Task<Result<ClientResponse>> send(ClientRequest request, TimePoint deadline,
                                     ResponseReader::OnBody on_body, BodyGate* gate);
+  std::uint64_t dials() const { return dials_; }
   void set_addresses(std::vector<Address> addresses) {
     addresses_ = std::move(addresses);
     parked_.clear();
@@ -126,6 +127,7 @@ class Client::Impl {
   std::string host_;
   std::vector<Address> addresses_;
   ClientLimits limits_;
+  std::uint64_t dials_ = 0;
   std::unique_ptr<char[]> buffer_;                   // lent to one pass at a time
   std::vector<std::unique_ptr<Connection>> parked_;  // longest parked first
   Timer sweep_;
@@ -141,6 +143,7 @@ Task<Result<std::unique_ptr<Connection>>> Client::Impl::dial(TimePoint deadline)
     const auto left = static_cast<Duration::rep>(addresses.size() - i);
     auto stream = co_await dialer_.connect(addresses[i], now + (deadline - now) / left);
     if (stream) {
+      ++dials_;
       co_return std::make_unique<Connection>(std::move(*stream));
     }
     last = std::move(stream.error());
@@ -332,6 +335,8 @@ Client::~Client() = default;
 void Client::set_addresses(std::vector<Address> addresses) {
   impl_->set_addresses(std::move(addresses));
 }
+
+std::uint64_t Client::dials() const { return impl_->dials(); }
 
 Task<Result<ClientResponse>> Client::send(ClientRequest request, TimePoint deadline) {
   return impl_->send(std::move(request), deadline, {}, nullptr);

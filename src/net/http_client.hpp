@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -89,6 +90,9 @@ class Client {
   Task<Result<ClientResponse>> stream(ClientRequest request, TimePoint deadline,
                                       std::function<void(std::string_view)> on_body,
                                       BodyGate* gate = nullptr);
+  /// Connections opened so far. One more although others were idle means that the server had closed
+  /// those: perhaps it was another one.
+  std::uint64_t dials() const;
 
  private:
   class Impl;

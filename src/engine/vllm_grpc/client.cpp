@@ -129,6 +129,9 @@ Task<Result<EngineInfo>> Client::probe(TimePoint deadline) {
   }
   core_.dialect = *dialect;
   info->warnings = std::move(warnings);
+  if (Result<> bounded = bound_names(*info); !bounded) {
+    co_return std::unexpected(std::move(bounded.error()));
+  }
   co_return info;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "engine/vllm_http/core.hpp"
@@ -56,11 +57,15 @@ class Client final : public EngineClient {
   Task<Result<Refusal>> refused(std::string body, TimePoint deadline);
   Task<Result<>> find_fields(Dialect& dialect, TimePoint deadline);
   Task<Result<EngineInfo>> ask(TimePoint deadline);
+  Task<Result<>> ask_health(TimePoint deadline);
 
   Core core_;
-  // The version of the server whose fields are known. Forgotten at any failure: another server may
-  // be there afterwards, and the fields are asked for anew.
+  // What the last probe found, at which version and after how many connections. Forgotten at any
+  // failure, and not trusted after a further connection: another server may be there by then, and
+  // the fields are asked for anew.
+  std::optional<EngineInfo> known_;
   std::string known_version_;
+  std::uint64_t known_dials_ = 0;
 };
 
 Task<Result<ClientResponse>> Client::get(std::string path, TimePoint deadline) {
@@ -163,13 +168,13 @@ Task<Result<>> Client::find_fields(Dialect& dialect, TimePoint deadline) {
 Task<Result<EngineInfo>> Client::probe(TimePoint deadline) {
   Result<EngineInfo> info = co_await ask(deadline);
   if (!info) {
-    known_version_.clear();
+    known_.reset();
   }
   co_return info;
 }
 
 Task<Result<EngineInfo>> Client::ask(TimePoint deadline) {
-  if (Result<> healthy = co_await check_health(deadline); !healthy) {
+  if (Result<> healthy = co_await ask_health(deadline); !healthy) {
     co_return std::unexpected(std::move(healthy.error()));
   }
   const Result<DiscoveryAnswers> answers = co_await discover(deadline);
@@ -177,7 +182,7 @@ Task<Result<EngineInfo>> Client::ask(TimePoint deadline) {
     co_return std::unexpected(answers.error());
   }
   Dialect dialect = dialect_of_answers(*answers);
-  if (!known_version_.empty() && known_version_ == answers->version &&
+  if (known_ && known_dials_ == core_.http.dials() && known_version_ == answers->version &&
       core_.dialect.frontend == dialect.frontend) {
     dialect = core_.dialect;
   } else if (Result<> found = co_await find_fields(dialect, deadline); !found) {
@@ -185,17 +190,41 @@ Task<Result<EngineInfo>> Client::ask(TimePoint deadline) {
   }
   Result<EngineInfo> info = read_discovery(*answers, dialect);
   if (info) {
+    if (Result<> bounded = bound_names(*info); !bounded) {
+      co_return std::unexpected(std::move(bounded.error()));
+    }
     core_.dialect = dialect;
+    known_ = *info;
     known_version_ = answers->version;
+    known_dials_ = core_.http.dials();
   }
   co_return info;
 }
 
+/// A connection more than at the last probe means that the server had closed the former ones: what
+/// listens there now must be what was probed, or requests would be sent what it does not know.
 Task<Result<>> Client::check_health(TimePoint deadline) {
-  const Result<ClientResponse> answer = co_await get("/health", deadline);
-  if (!answer || answer->status != 200) {
-    known_version_.clear();
+  Result<> healthy = co_await ask_health(deadline);
+  if (!healthy) {
+    known_.reset();
+    co_return healthy;
   }
+  if (known_ && known_dials_ != core_.http.dials()) {
+    const EngineInfo before = *known_;
+    const Result<EngineInfo> now = co_await probe(deadline);
+    if (!now) {
+      co_return std::unexpected(now.error());
+    }
+    if (*now != before) {
+      known_.reset();
+      co_return fail(ErrorCode::EngineUnreachable, "another server listens there now");
+    }
+  }
+  co_return healthy;
+}
+
+Task<Result<>> Client::ask_health(TimePoint deadline) {
+  const Result<ClientResponse> answer = co_await get("/health", deadline);
   if (!answer) {
     co_return std::unexpected(answer.error());
   }

@@ -47,8 +47,8 @@ std::optional<TokenId> entry_id(const json::Value& entry) {
 std::optional<float> entry_logprob(const json::Value& entry) {
   const json::Value* value = entry.find("logprob");
   double number = 0;
-  if (!value || !value->number(number) || !std::isfinite(number)) {
-    return std::nullopt;
+  if (!value || !value->number(number) || !std::isfinite(static_cast<float>(number))) {
+    return std::nullopt;  // as is what no float can hold
   }
   return std::max(static_cast<float>(number), kLowestLogprob);
 }

@@ -9,6 +9,8 @@ namespace {
 
 /// What a body that is no error object contributes to a message.
 constexpr std::size_t kExcerptBytes = 200;
+/// What is kept of an error object's message, which a client may read.
+constexpr std::size_t kMessageBytes = 4096;
 
 /// The same classes as for gRPC: UNAVAILABLE is 503, RESOURCE_EXHAUSTED 429 and so on.
 ErrorCode code_of(int status) {
@@ -45,6 +47,14 @@ std::string text_of(const json::Value* value) {
 
 /// Messages of validation errors have several lines.
 std::string one_line(std::string text) {
+  if (text.size() > kMessageBytes) {
+    std::size_t end = kMessageBytes;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
+      --end;  // not inside a character
+    }
+    text.resize(end);
+    text += "…";
+  }
   std::ranges::replace_if(text, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
   return text;
 }

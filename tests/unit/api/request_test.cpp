@@ -641,6 +641,17 @@ TEST(RequestParsing, PinsComeFromNvextAndHeadersWin) {
   EXPECT_EQ(dropped->cache_salt, "n");
 }
 
+// The range is that of chat's `top_logprobs`.
+TEST(CompletionRequest, XV6LogprobsGoUpToTwenty) {
+  for (const char* count : {"0", "20"}) {
+    EXPECT_TRUE(completion(std::string(R"("logprobs":)") + count)) << count;
+  }
+  const auto refused = completion(R"("logprobs":21)");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::InvalidRequest);
+  EXPECT_EQ(refused.error().param, "logprobs");
+}
+
 TEST(ChatRequest, ATenantThatNoEngineCouldReadIsTheClientsMistake) {
   for (const std::string& tenant : {std::string("\xff"), std::string(kMaxSaltBytes + 1, 'x')}) {
     auto body = chat("");

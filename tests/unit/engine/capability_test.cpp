@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
+#include <vector>
+
+#include "engine/client.hpp"
 
 namespace fairlead::engine {
 namespace {
@@ -56,6 +60,42 @@ TEST(CapabilitySet, IsASet) {
   EXPECT_EQ(set, CapabilitySet{Capability::Lora});
   EXPECT_TRUE(capability_names({}).empty());
   EXPECT_TRUE(capability_field({}).empty());
+}
+
+TEST(EngineNames, AreBoundedWithAWarning) {
+  EngineInfo info;
+  info.served_model_name = "m";
+  const std::string longest(kMaxModelNameBytes, 'x');
+  info.aliases = {longest + "x", longest};
+  info.lora_adapters = {longest + "x", "sql"};
+  info.lora_paths = {"/a", "/b"};
+  ASSERT_TRUE(bound_names(info));
+  EXPECT_EQ(info.aliases, std::vector<std::string>{longest});
+  EXPECT_EQ(info.lora_adapters, std::vector<std::string>{"sql"});
+  EXPECT_EQ(info.lora_paths, std::vector<std::string>{"/b"});
+  EXPECT_EQ(info.warnings, (std::vector<std::string>{"1 of the engine's 2 aliases are left out",
+                                                     "1 of the engine's 2 adapters are left out"}));
+
+  EngineInfo many;
+  many.served_model_name = "m";
+  many.aliases.assign(kMaxAliases + 10, "a");
+  many.lora_adapters.assign(kMaxAdapters + 5, "b");
+  ASSERT_TRUE(bound_names(many));
+  EXPECT_EQ(many.aliases.size(), kMaxAliases);
+  EXPECT_EQ(many.lora_adapters.size(), kMaxAdapters);
+  EngineInfo unchanged = many;
+  unchanged.warnings.clear();
+  ASSERT_TRUE(bound_names(unchanged));
+  EXPECT_TRUE(unchanged.warnings.empty());
+
+  many.served_model_name = longest + "x";
+  EXPECT_EQ(bound_names(many).error().code, ErrorCode::EngineProtocol);
+}
+
+// One name in cards, errors and requests.
+TEST(Capability, CA1TheNameIsThatOfTheField) {
+  EXPECT_EQ(capability_traits(Capability::VllmXargs).name, "vllm_xargs");
+  EXPECT_EQ(find_capability("vllm_xargs"), Capability::VllmXargs);
 }
 
 }  // namespace

@@ -39,14 +39,14 @@ struct Engine {
     return source;
   }
 
-  Result<EngineInfo> read() {
+  Result<EngineInfo> read(Dialect dialect = Dialect::Inference) {
     warnings.clear();
     const DiscoveryAnswers answers{.has_model_info = true,
                                    .has_server_info = true,
                                    .model_info = model.SerializeAsString(),
                                    .server_info = server.SerializeAsString(),
                                    .kv_event_sources = sources.SerializeAsString()};
-    return read_discovery(answers, Dialect::Inference, warnings);
+    return read_discovery(answers, dialect, warnings);
   }
   EngineInfo good() {
     Result<EngineInfo> info = read();
@@ -131,6 +131,15 @@ TEST(VllmDiscovery, BlankParsersMeanNone) {
   Engine engine;
   engine.model.set_tool_call_parser("  ");
   EXPECT_EQ(engine.good().tool_call_parser, "");
+}
+
+TEST(VllmDiscovery, CA3NoGenerationOfTheWireTakesExtraArguments) {
+  for (const Dialect dialect : {Dialect::Generate, Dialect::InferenceEarly, Dialect::Inference}) {
+    Engine engine;
+    const auto info = engine.read(dialect);
+    ASSERT_TRUE(info) << info.error().message;
+    EXPECT_FALSE(info->capabilities.has(Capability::VllmXargs));
+  }
 }
 
 TEST(VllmDiscovery, LoraNeedsBothSides) {

@@ -468,7 +468,7 @@ bool is_text(const json::Value& object, std::string_view key) {
   return value && value->as_string();
 }
 
-TEST_F(VllmHttpProbe, FindsTheKeysThatAServerKnows) {
+TEST_F(VllmHttpProbe, CA2AServerThatKnowsAKeyAdvertisesIt) {
   serve([](const json::Value& params) {
     return is_text(params, "vllm_xargs") || is_text(params, "logprob_token_ids") ? "type" : "empty";
   });
@@ -490,7 +490,7 @@ TEST_F(VllmHttpProbe, FindsTheKeysThatAServerKnows) {
   EXPECT_THAT(server.received.back().body, HasSubstr(R"("vllm_xargs":{"a":1})"));
 }
 
-TEST_F(VllmHttpProbe, AServerThatKnowsNoKeyHasNoCapability) {
+TEST_F(VllmHttpProbe, CA3AServerThatKnowsNoKeyHasNoCapability) {
   serve([](const json::Value&) { return "empty"; });
   connect("");
   EXPECT_EQ(probe()->dialect, "python/");
@@ -522,6 +522,20 @@ TEST_F(VllmHttpProbe, FieldsAreAskedForOnceInAServersLife) {
   EXPECT_FALSE(probe());
   server.on("/health", 200, "");
   EXPECT_EQ(probe()->dialect, "python/vllm_xargs") << "it was away";
+
+  // Away for less than the time between two looks: nothing failed, but the connections are new.
+  asked = 0;
+  server.stop();
+  server.listen();
+  EXPECT_TRUE(check_health());
+  EXPECT_GT(asked, 0) << "the same one, as it turns out";
+  known = "extra_args";
+  server.stop();
+  server.listen();
+  const auto other = check_health();
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, ErrorCode::EngineUnreachable);
+  EXPECT_EQ(probe()->dialect, "python/extra_args");
 }
 
 TEST_F(VllmHttpProbe, RefusalsThatCannotBeComparedLeaveTheVersions) {
