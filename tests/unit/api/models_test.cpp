@@ -21,7 +21,7 @@ class ModelsTest : public ServingFixture {
  protected:
   static std::shared_ptr<fleet::WorkerSet> set_of(fleet::Role role, std::size_t healthy,
                                                   std::vector<std::vector<fleet::Role>> needs = {},
-                                                  std::vector<std::string> adapters = {}) {
+                                                  const std::vector<std::string>& adapters = {}) {
     auto set = std::make_shared<fleet::WorkerSet>();
     set->name_space = "ns";
     set->role = role;

@@ -36,11 +36,12 @@ engine::EngineInfo info_of(std::string instance = "life-1", std::string model = 
 }
 
 class LiveFleetTest : public ::testing::Test {
- protected:
+ public:
   ~LiveFleetTest() override {
     in_turn([this] { fleet.reset(); });
   }
 
+ protected:
   void in_turn(const std::function<void()>& job) {
     bool done = false;
     reactor.post([&] {

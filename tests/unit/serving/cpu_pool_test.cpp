@@ -16,13 +16,14 @@ using net::testing::run_task;
 
 /// Requesters that note what became of their jobs.
 class CpuPoolTest : public ::testing::Test {
+ public:
+  ~CpuPoolTest() override { release(); }
+
  protected:
   struct Outcome {
     bool ended = false;
     std::optional<ErrorCode> error;
   };
-
-  ~CpuPoolTest() override { release(); }
 
   void open_pool(const CpuPoolOptions& options) { pool_ = std::make_unique<CpuPool>(options); }
   void release() {
