@@ -17,14 +17,13 @@
 namespace fairlead::fleet {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::FakeClient;
 using testing::FakeEngine;
 using testing::FakeResolver;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
-engine::EngineInfo info_of(std::string instance = "life-1", std::string model = "m") {
+engine::EngineInfo info_of(std::string instance = "life-1", const std::string& model = "m") {
   engine::EngineInfo info;
   info.model_id = "/models/" + model;
   info.served_model_name = model;
@@ -53,9 +52,9 @@ class LiveFleetTest : public ::testing::Test {
   bool wait(const std::function<bool()>& done) { return net::testing::run_until(reactor, done); }
 
   /// Engines are named by their endpoint; intervals are short, so that nothing waits long.
-  void start(std::vector<std::string> urls, std::vector<std::string> prefill = {},
-             std::function<void(LiveFleetOptions&)> adjust = {}) {
-    start_with(flag_cards(named(urls), named(prefill)), std::move(adjust));
+  void start(const std::vector<std::string>& urls, const std::vector<std::string>& prefill = {},
+             const std::function<void(LiveFleetOptions&)>& adjust = {}) {
+    start_with(flag_cards(named(urls), named(prefill)), adjust);
   }
   static std::vector<NamedEngine> named(const std::vector<std::string>& urls) {
     std::vector<NamedEngine> out;
@@ -64,7 +63,8 @@ class LiveFleetTest : public ::testing::Test {
     }
     return out;
   }
-  void start_with(std::vector<Card> cards, std::function<void(LiveFleetOptions&)> adjust = {}) {
+  void start_with(std::vector<Card> cards,
+                  const std::function<void(LiveFleetOptions&)>& adjust = {}) {
     LiveFleetOptions options;
     options.succession_after = 10ms;
     options.retry_interval = 10ms;
@@ -78,7 +78,7 @@ class LiveFleetTest : public ::testing::Test {
     in_turn([&] {
       fleet = std::make_unique<LiveFleet>(
           std::move(options),
-          [this](engine::ClientOptions client) {
+          [this](const engine::ClientOptions& client) {
             FakeEngine& fake = engines[client.authority];
             fake.addresses = client.addresses;
             return std::make_unique<FakeClient>(fake);

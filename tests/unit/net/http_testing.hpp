@@ -149,7 +149,7 @@ inline std::string plain_error(int status, std::string_view message) {
 /// A server whose clients are the other ends of pipes, in one reactor.
 class PipeServer {
  public:
-  explicit PipeServer(http::Handler handler, http::ServerLimits limits = {}) {
+  explicit PipeServer(http::Handler handler, const http::ServerLimits& limits = {}) {
     server.emplace(std::move(handler), limits, plain_error);
   }
   ~PipeServer() {
