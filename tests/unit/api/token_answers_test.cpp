@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -200,7 +201,8 @@ TEST_F(TokenAnswersTest, StreamsAreTheSameBytesButForWhatWasAskedFor) {
     for (const bool chat : {true, false}) {
       const char* path = chat ? kChat : kCompletions;
       const auto body = [&](const std::string& extra) {
-        return chat ? chat_body(rules + stop + extra) : completion_body(rules + stop + extra);
+        const std::string all = fmt::format("{}{}{}", rules, stop, extra);
+        return chat ? chat_body(all) : completion_body(all);
       };
       const std::string logprobs =
           chat ? R"(,"logprobs":true,"top_logprobs":2)" : R"(,"logprobs":2)";
@@ -225,7 +227,7 @@ TEST_F(TokenAnswersTest, EveryTokenHasOneEntryHoweverItCame) {
     for (const bool chat : {true, false}) {
       const char* path = chat ? kChat : kCompletions;
       const std::string logprobs = chat ? R"("logprobs":true,"top_logprobs":2)" : R"("logprobs":2)";
-      const std::string asked = logprobs + R"(,"return_token_ids":true)" + rules;
+      const std::string asked = fmt::format(R"({},"return_token_ids":true{})", logprobs, rules);
       const auto body = [&](const std::string& extra) {
         return chat ? chat_body(asked + extra) : completion_body(asked + extra);
       };

@@ -11,7 +11,6 @@
 namespace fairlead::fleet {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::Members;
