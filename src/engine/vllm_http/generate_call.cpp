@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <utility>
 
 #include "engine/vllm_http/request.hpp"
@@ -12,6 +13,10 @@ namespace {
 
 constexpr std::string_view kCall = "generate";
 
+/// The longest that a finish waits for the event behind it, which has its usage and is sent in the
+/// same moment: the client's answer does not depend on an engine that falls silent between them.
+constexpr net::Duration kUsageWait = std::chrono::seconds(1);
+
 bool is_event_stream(const net::http::ClientResponse& answer) {
   return answer.headers.find("content-type").value_or("").starts_with("text/event-stream");
 }
@@ -19,7 +24,11 @@ bool is_event_stream(const net::http::ClientResponse& answer) {
 }  // namespace
 
 GenerateCall::GenerateCall(Core& core, const GenerateRequest& request, TokenSink& sink)
-    : core_(core), sink_(sink), translator_(request), streamed_(is_streamed(request)) {}
+    : core_(core),
+      sink_(sink),
+      translator_(request),
+      streamed_(is_streamed(request)),
+      usage_wait_([this] { forgo_usage(); }) {}
 
 GenerateCall::~GenerateCall() = default;
 
@@ -41,7 +50,7 @@ void GenerateCall::flush() {
   if (!std::exchange(began_, true)) {
     tasks_ = std::make_unique<net::TaskGroup>();
     tasks_->spawn(run());
-  } else if (failed_) {
+  } else if (closing_) {
     tasks_.reset();
   } else {
     deliver_held();
@@ -90,6 +99,7 @@ void GenerateCall::on_body(std::string_view bytes) {
   if (!fits) {
     finish_with(fail(ErrorCode::EngineProtocol, fmt::format("{}: an event is too large", kCall)));
   }
+  await_usage();
 }
 
 void GenerateCall::on_event(std::string_view data) {
@@ -112,6 +122,28 @@ void GenerateCall::deliver_held() {
   gate_.resume();
   if (answer_) {
     take_answer();
+  } else {
+    await_usage();
+  }
+}
+
+/// Everything that has arrived was delivered. When the finish is the last of it, its tokens need
+/// not wait.
+void GenerateCall::await_usage() {
+  if (done_ || holding() || !translator_.decided()) {
+    return;
+  }
+  translator_.release_tokens(sink_);
+  if (!usage_wait_.armed()) {
+    usage_wait_.arm(kUsageWait);
+  }
+}
+
+/// A paused stream waits anew when it is resumed: the usage may have arrived meanwhile.
+void GenerateCall::forgo_usage() {
+  if (!holding()) {
+    finish_with(translator_.end(sink_));
+    close_later();
   }
 }
 
@@ -148,18 +180,27 @@ void GenerateCall::take_answer() {
 void GenerateCall::finish_with(Result<> result) {
   if (result) {
     done_ = done_ || translator_.finished();
+    if (done_) {
+      usage_wait_.cancel();
+    }
   } else if (!done_) {
     fail_stream(std::move(result.error()));
   }
 }
 
+void GenerateCall::fail_stream(Error error) {
+  done_ = true;
+  usage_wait_.cancel();
+  held_.clear();
+  close_later();
+  sink_.on_error(std::move(error));
+}
+
 /// Closes the connection, which aborts the generation, at the end of the turn: its task may be on
 /// the stack.
-void GenerateCall::fail_stream(Error error) {
-  done_ = failed_ = true;
-  held_.clear();
+void GenerateCall::close_later() {
+  closing_ = true;
   net::Reactor::current()->flush_later(*this);
-  sink_.on_error(std::move(error));
 }
 
 }  // namespace fairlead::engine::vllm_http

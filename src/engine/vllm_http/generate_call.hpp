@@ -33,7 +33,7 @@ class GenerateCall final : private net::Flushable {
   /// False when the answer comes as a whole.
   bool streamed() const { return streamed_; }
   /// True while the terminal chunk came and the response did not end.
-  bool awaits_end() const { return done_ && !failed_ && tasks_ && !answer_; }
+  bool awaits_end() const { return done_ && !closing_ && tasks_ && !answer_; }
   /// The core owns it from now on and is told when it ends.
   void set_lingering();
 
@@ -43,9 +43,12 @@ class GenerateCall final : private net::Flushable {
   void on_body(std::string_view bytes);
   void on_event(std::string_view data);
   void deliver_held();
+  void await_usage();
+  void forgo_usage();
   void take(std::string_view data);
   void take_answer();
   void fail_stream(Error error);
+  void close_later();
   void finish_with(Result<> result);
   bool holding() const { return paused_ || !held_.empty(); }
 
@@ -60,9 +63,10 @@ class GenerateCall final : private net::Flushable {
   std::optional<Result<net::http::ClientResponse>> answer_;  // the response has ended
   bool began_ = false;
   bool paused_ = false;
-  bool done_ = false;    // the sink has had its last call
-  bool failed_ = false;  // which was an error: the connection is of no use any more
+  bool done_ = false;     // the sink has had its last call
+  bool closing_ = false;  // the connection is of no use any more
   bool lingering_ = false;
+  net::Timer usage_wait_;                  // runs while a finish waits for the event behind it
   std::unique_ptr<net::TaskGroup> tasks_;  // last: the task uses the rest
 };
 

@@ -236,6 +236,26 @@ Result<> ResponseTranslator::feed_answer(ResponseScratch& scratch, std::string_v
   return done;
 }
 
+void ResponseTranslator::release_tokens(TokenSink& sink) {
+  if (!held_) {
+    return;
+  }
+  const std::size_t kept = held_->finish.reason == FinishReason::Stop ? 1 : 0;
+  if (held_->ids.size() <= kept) {
+    return;
+  }
+  const std::size_t count = held_->ids.size() - kept;
+  const std::size_t scored = std::min(count, held_->logprobs.size());
+  sink.on_tokens({.ids = std::span(held_->ids).first(count),
+                  .logprobs = std::span(held_->logprobs).first(scored),
+                  .finish = nullptr});
+  const auto drop = [](auto& list, std::size_t n) {
+    list.erase(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(n));
+  };
+  drop(held_->ids, count);
+  drop(held_->logprobs, scored);
+}
+
 Result<> ResponseTranslator::end(TokenSink& sink) {
   if (finished_) {
     return {};

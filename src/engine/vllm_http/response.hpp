@@ -23,7 +23,8 @@ struct ResponseScratch {
 /// sense.
 ///
 /// The last tokens of a stream are held until the event behind them has come, which has the number
-/// of cached prompt tokens: a finish is said once, with all that belongs to it.
+/// of cached prompt tokens: a finish is said once, with all that belongs to it. Where that event is
+/// not there yet, `release_tokens` lets the tokens go before.
 ///
 /// vLLM streams deltas (seen with 0.32.0 and 0.33.0, Rust and Python), but other servers may repeat
 /// everything. The running total `usage.completion_tokens` decides: with `n` ids in a message and
@@ -40,6 +41,9 @@ class ResponseTranslator {
   Result<> feed_event(ResponseScratch& scratch, std::string_view data, TokenSink& sink);
   /// Handles a whole answer that was not streamed.
   Result<> feed_answer(ResponseScratch& scratch, std::string_view body, TokenSink& sink);
+  /// Hands on the tokens that are held for the event behind them, but not a token that may have
+  /// ended the answer: whether it belongs to the text is known with the finish only.
+  void release_tokens(TokenSink& sink);
   /// The stream's body has ended, or broke: an error unless the generation had.
   Result<> end(TokenSink& sink);
   /// True after the terminal chunk.

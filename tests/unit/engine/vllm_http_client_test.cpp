@@ -320,6 +320,82 @@ TEST_F(VllmHttpClient, ABrokenConnectionBehindTheFinishTakesNothingAway) {
   server.listen();
 }
 
+const std::string kLength =
+    R"({"request_id":"r","choices":[{"index":0,"finish_reason":"length","token_ids":[6,7]}]})";
+const std::string kUsage =
+    R"({"choices":[],"usage":{"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}})";
+
+TEST_F(VllmHttpClient, AFinishAndItsUsageComeInOnePiece) {
+  server.on(kGenerate, stream_of({token(5), kLength, kUsage, "[DONE]"}));
+  connect();
+  open();
+  ASSERT_TRUE(wait([&] { return sink.ended(); }));
+  EXPECT_EQ(sink.chunks, 2);
+  EXPECT_THAT(sink.ids, ElementsAre(5, 6, 7));
+  EXPECT_EQ(sink.finish->cached_prompt_tokens, 2U);
+}
+
+TEST_F(VllmHttpClient, TokensDoNotWaitForTheUsageAndTheFinishDoes) {
+  FakeHttpServer::Script script = stream_of({token(5), kLength});
+  script.wait_for_release = true;
+  server.on(kGenerate, script);
+  connect();
+  open();
+  ASSERT_TRUE(wait([&] { return sink.ids.size() == 3; }));
+  EXPECT_FALSE(sink.ended());
+  in_turn([&] {
+    server.current->out().append("data: " + kUsage + "\n\n");
+    server.current->commit();
+  });
+  ASSERT_TRUE(wait([&] { return sink.ended(); }));
+  EXPECT_EQ(sink.finish->cached_prompt_tokens, 2U);
+  close();
+  in_turn([&] { server.release(); });
+  ASSERT_TRUE(wait([&] { return server.running == 0; }));
+  EXPECT_EQ(server.left, 0);
+}
+
+TEST_F(VllmHttpClient, AnEngineThatStallsBehindTheFinishIsNotWaitedForLong) {
+  FakeHttpServer::Script script = stream_of({token(5), kLength});
+  script.stay_open = true;
+  server.on(kGenerate, script);
+  connect();
+  open();
+  ASSERT_TRUE(wait([&] { return sink.ids.size() == 3; }));
+  const net::TimePoint since = reactor.now();
+  ASSERT_TRUE(wait([&] { return sink.ended(); }));
+  EXPECT_GE(reactor.now() - since, std::chrono::milliseconds(900));
+  ASSERT_TRUE(sink.finish);
+  EXPECT_EQ(sink.finish->reason, FinishReason::Length);
+  EXPECT_EQ(sink.finish->output_tokens, 3U);
+  EXPECT_FALSE(sink.finish->cached_prompt_tokens);
+  EXPECT_TRUE(wait([&] { return server.left == 1; })) << "though the stream is still held";
+}
+
+TEST_F(VllmHttpClient, APausedStreamIsNotEndedByAStall) {
+  FakeHttpServer::Script script = stream_of({token(5), kLength});
+  script.stay_open = true;
+  server.on(kGenerate, script);
+  connect();
+  open();
+  ASSERT_TRUE(wait([&] { return sink.ids.size() == 3; }));
+  RecordingSink later;
+  std::unique_ptr<EngineStream> second;
+  in_turn([&] {
+    stream->pause();
+    second = *client->open(plain_request(), later);
+  });
+  ASSERT_TRUE(wait([&] { return later.ended(); }));
+  EXPECT_FALSE(sink.ended());
+  in_turn([&] {
+    second.reset();
+    stream->resume();
+  });
+  ASSERT_TRUE(wait([&] { return sink.ended(); }));
+  EXPECT_TRUE(sink.finish);
+  EXPECT_TRUE(wait([&] { return server.left == 2; }));
+}
+
 TEST_F(VllmHttpClient, AnAnswerOfAnotherKindIsAProtocolError) {
   server.on(kGenerate, R"({"choices":[]})");
   connect();

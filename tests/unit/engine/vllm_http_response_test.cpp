@@ -108,6 +108,40 @@ TEST(VllmHttpResponse, TheFinishWaitsForNothingButTheNextEventOrTheEnd) {
   EXPECT_TRUE(cut.sink.finish);
 }
 
+TEST(VllmHttpResponse, TokensNeedNotWaitForTheFinish) {
+  Bench length;
+  ASSERT_TRUE(length.feed(tokens("5")));
+  length.translator.release_tokens(length.sink);
+  EXPECT_EQ(length.sink.chunks, 1);  // nothing is held
+  ASSERT_TRUE(length.feed(finish("6,7", "length")));
+  EXPECT_THAT(length.sink.ids, ElementsAre(5));
+  length.translator.release_tokens(length.sink);
+  EXPECT_THAT(length.sink.ids, ElementsAre(5, 6, 7));
+  EXPECT_FALSE(length.sink.finish);
+  length.translator.release_tokens(length.sink);
+  EXPECT_EQ(length.sink.chunks, 2);
+  ASSERT_TRUE(length.feed(
+      R"({"choices":[],"usage":{"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}})"));
+  ASSERT_TRUE(length.sink.finish);
+  EXPECT_EQ(length.sink.chunks, 3);
+  EXPECT_EQ(length.sink.finish->output_tokens, 3U);
+  EXPECT_EQ(length.sink.finish->cached_prompt_tokens, 2U);
+
+  // A token that ended the answer comes with the finish, which says so.
+  Bench stop(scoring_request(0));
+  const std::string entries = entry(5, -0.5, 1) + "," + entry(6, -1.5, 1);
+  ASSERT_TRUE(stop.feed(tokens(
+      "5,6", fmt::format(R"(,"logprobs":{{"content":[{}]}},"finish_reason":"stop")", entries))));
+  stop.translator.release_tokens(stop.sink);
+  EXPECT_THAT(stop.sink.ids, ElementsAre(5));
+  EXPECT_THAT(stop.sink.logprobs, SizeIs(1));
+  ASSERT_TRUE(stop.translator.end(stop.sink));
+  EXPECT_THAT(stop.sink.ids, ElementsAre(5, 6));
+  ASSERT_THAT(stop.sink.logprobs, SizeIs(2));
+  EXPECT_FLOAT_EQ(stop.sink.logprobs[1].logprob, -1.5F);
+  EXPECT_EQ(stop.sink.finish->eos_token_id, 6U);
+}
+
 TEST(VllmHttpResponse, AStreamWithoutAFinishReasonWasCutShort) {
   Bench bench;
   ASSERT_TRUE(bench.feed(tokens("5")));
