@@ -350,6 +350,10 @@ TEST(VllmHttpLogprobs, SingleBadEntriesAreHeldByPlaceholders) {
       R"({"token_id":6,"logprob":null,"rank":1,"top_logprobs":[]})",
       R"({"token_id":6,"logprob":NaN,"rank":1,"top_logprobs":[]})",
       R"({"token_id":6,"logprob":-Infinity,"rank":1})",
+      R"({"token_id":6,"logprob":1e999,"rank":1,"top_logprobs":[]})",
+      R"({"token_id":6,"logprob":-1.5E+400,"rank":1})",
+      fmt::format(R"({{"token_id":6,"logprob":-{}.0,"rank":1}})", std::string(400, '9')),
+      fmt::format(R"({{"token_id":6,"logprob":-{},"rank":1}})", std::string(400, '9')),
       R"({"token_id":6,"logprob":"-1","rank":1})",
       R"({"token_id":7,"logprob":-1.0,"rank":1})",
       R"({"token":"token_id:7","logprob":-1.0})",
@@ -367,6 +371,38 @@ TEST(VllmHttpLogprobs, SingleBadEntriesAreHeldByPlaceholders) {
     EXPECT_FALSE(bench.sink.logprobs[0].missing || bench.sink.logprobs[2].missing);
     EXPECT_FLOAT_EQ(bench.sink.logprobs[2].logprob, -1.5F);
   }
+}
+
+TEST(VllmHttpLogprobs, CandidatesThatAreNotFiniteAreLeftOut) {
+  for (const std::string_view bad : {"NaN", "-Infinity", "-1e999", "1e999"}) {
+    Bench bench(scoring_request());
+    const std::string list = fmt::format(R"({},{{"token_id":6,"logprob":{},"rank":2}},{})",
+                                         top(5, -0.5, 1), bad, top(7, -2.5, 2));
+    ASSERT_TRUE(bench.feed(scored("5", entry(5, -0.5, 1, list)))) << bad;
+    ASSERT_THAT(bench.sink.logprobs, SizeIs(1));
+    EXPECT_FALSE(bench.sink.logprobs[0].missing);
+    ASSERT_THAT(bench.sink.logprobs[0].candidates, SizeIs(2)) << bad;
+    EXPECT_EQ(bench.sink.logprobs[0].candidates[1].id, 7U);
+  }
+}
+
+// What is no JSON but for its numbers stays none, and texts keep what looks like one of them.
+TEST(VllmHttpLogprobs, OnlyNumbersAreReadLeniently) {
+  for (const std::string_view bad :
+       {"01e999", "1.e999", ".5e999", "1e", "+1e999", "1e999x", "--1e999"}) {
+    Bench bench(scoring_request());
+    const std::string event =
+        scored("5", fmt::format(R"({{"token_id":5,"logprob":{},"rank":1}})", bad));
+    EXPECT_EQ(bench.failure(event).code, ErrorCode::EngineProtocol) << bad;
+  }
+  Bench bench(scoring_request(0));
+  ASSERT_TRUE(
+      bench.feed(scored("5,6", R"({"token":"token_id:5","logprob":1e-999,"x":"\"1e999, NaN"},)"
+                               R"({"token":"token_id:6","logprob":1e999})")));
+  ASSERT_THAT(bench.sink.logprobs, SizeIs(2));
+  EXPECT_FALSE(bench.sink.logprobs[0].missing);
+  EXPECT_EQ(bench.sink.logprobs[0].logprob, 0);
+  EXPECT_TRUE(bench.sink.logprobs[1].missing);
 }
 
 TEST(VllmHttpLogprobs, AListThatIsAbsentOrOfAnotherLengthFailsTheRequest) {
@@ -413,8 +449,9 @@ TEST(VllmHttpAnswer, CarriesThePromptsLogprobs) {
 }
 
 TEST(VllmHttpAnswer, BadPositionsOfThePromptAreHeldByPlaceholders) {
-  for (const std::string_view middle : {"null", "{}", "7", R"({"9":{"logprob":-1,"rank":1}})",
-                                        R"({"2":{"logprob":NaN,"rank":1}})", R"({"2":null})"}) {
+  for (const std::string_view middle :
+       {"null", "{}", "7", R"({"9":{"logprob":-1,"rank":1}})", R"({"2":{"logprob":NaN,"rank":1}})",
+        R"({"2":null})", R"({"2":{"logprob":-1e999,"rank":1}})"}) {
     Bench bench(prompt_request());
     ASSERT_TRUE(bench.answer(
         whole(fmt::format(R"([null,{},{{"3":{{"logprob":-0.25,"rank":1}}}}])", middle))))
