@@ -206,12 +206,12 @@ class Generation::Choice final : public engine::TokenSink {
   Result<routing::Reservation> choose(const std::vector<std::uint64_t>& excluded) {
     // Later attempts look at the newest fleet: the snapshot of the request may list the dead.
     Service& service = owner_.service_;
-    const auto model = service.fleet()->find(owner_.spec_.model->name);
-    if (!model) {
+    const ServedModel* const served = service.served()->find(owner_.spec_.model->name);
+    if (!served) {
       return fail(ErrorCode::NoWorkers,
                   fmt::format("model `{}` has no workers", owner_.spec_.model->name));
     }
-    const auto set = fleet::select_worker_set(*model,
+    const auto set = fleet::select_worker_set(*served->model,
                                               {.required = engine::required_capabilities(request_),
                                                .worker_id = owner_.spec_.worker_id,
                                                .enforce = service.options().enforce_capabilities},

@@ -1,6 +1,8 @@
 #include "serving/service.hpp"
 
 #include <chrono>
+#include <utility>
+#include <vector>
 
 namespace fairlead::serving {
 namespace {
@@ -27,6 +29,7 @@ Service::~Service() = default;
 
 void Service::set_fleet(std::shared_ptr<const fleet::Fleet> fleet) {
   fleet_ = std::move(fleet);
+  served_.reset();
   workers_.clear();
   for (const auto& model : fleet_->models) {
     for (const auto& set : model->worker_sets) {
@@ -39,6 +42,7 @@ void Service::set_fleet(std::shared_ptr<const fleet::Fleet> fleet) {
 }
 
 void Service::set_assets(std::string name, std::shared_ptr<const ModelContext> assets) {
+  served_.reset();
   if (assets) {
     assets_[std::move(name)] = std::move(assets);
   } else {
@@ -52,6 +56,18 @@ std::shared_ptr<const ModelContext> Service::assets(const fleet::Model& model) c
     found = assets_.find(std::string_view());
   }
   return found == assets_.end() ? nullptr : found->second;
+}
+
+const std::shared_ptr<const ServedModels>& Service::served() {
+  if (!served_) {
+    std::vector<ServedModel> models;
+    models.reserve(fleet_->models.size());
+    for (const auto& model : fleet_->models) {
+      models.push_back({model, assets(*model)});
+    }
+    served_ = std::make_shared<const ServedModels>(std::move(models));
+  }
+  return served_;
 }
 
 std::shared_ptr<const fleet::Worker> Service::worker(fleet::WorkerId id) const {

@@ -12,18 +12,15 @@
 
 #include "base/error.hpp"
 #include "base/intrusive_list.hpp"
-#include "chat/model_files.hpp"
 #include "engine/client.hpp"
 #include "fleet/fleet.hpp"
 #include "net/reactor.hpp"
 #include "observe/metrics.hpp"
 #include "routing/router.hpp"
 #include "serving/cpu_pool.hpp"
+#include "serving/served_models.hpp"
 
 namespace fairlead::serving {
-
-/// What the server knows about a model's text side: tokenizer, template, ends, defaults.
-using ModelContext = chat::ModelAssets;
 
 /// Something that wants a call about once a second; leaves the list when destroyed.
 class Sweep : public ListNode<Sweep> {
@@ -74,6 +71,9 @@ class Service {
   void set_assets(std::string name, std::shared_ptr<const ModelContext> assets);
   /// The assets of a model, of an adapter its base's; null when none are loaded.
   std::shared_ptr<const ModelContext> assets(const fleet::Model& model) const;
+  /// The models of the current snapshot with their assets; never null. Made anew only after one of
+  /// them has changed.
+  const std::shared_ptr<const ServedModels>& served();
   /// The worker of this id in the current snapshot, or null.
   std::shared_ptr<const fleet::Worker> worker(fleet::WorkerId id) const;
   /// 64 random bits, for drawing among worker sets.
@@ -122,6 +122,7 @@ class Service {
   std::unordered_map<fleet::WorkerId, std::shared_ptr<const fleet::Worker>> workers_;
   std::mt19937_64 random_;
   std::map<std::string, std::shared_ptr<const ModelContext>, std::less<>> assets_;
+  std::shared_ptr<const ServedModels> served_;  // null until asked for after a change
   std::map<std::uint64_t, Entry> clients_;
   std::map<std::string, observe::ModelShard*, std::less<>> shards_;
   bool draining_ = false;

@@ -89,9 +89,7 @@ PrepareInput GenerateHandler::input_for(const net::http::Request& request,
       input.routing_headers.add(header.name, header.value);
     }
   }
-  for (const auto& model : service_.fleet()->models) {
-    input.models.push_back({model, service_.assets(*model)});
-  }
+  input.models = service_.served();
   return input;
 }
 

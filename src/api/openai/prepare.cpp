@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "chat/chat_template.hpp"
@@ -12,27 +11,12 @@ namespace {
 
 using Prompts = std::vector<std::vector<engine::TokenId>>;
 
-/// The model of this name or, failing that, of this alias; null when there is none.
-const ServedModel* find_model(const std::vector<ServedModel>& models, std::string_view name) {
-  for (const ServedModel& served : models) {
-    if (served.model->name == name) {
-      return &served;
-    }
-  }
-  for (const ServedModel& served : models) {
-    if (std::ranges::find(served.model->aliases, name) != served.model->aliases.end()) {
-      return &served;
-    }
-  }
-  return nullptr;
-}
-
-Result<const ServedModel*> choose_model(const std::vector<ServedModel>& models,
+Result<const ServedModel*> choose_model(const serving::ServedModels* models,
                                         const std::string& name) {
-  if (models.empty()) {
+  if (!models || models->empty()) {
     return fail(ErrorCode::ModelNotReady, "No engine is being served yet, please retry");
   }
-  const ServedModel* served = find_model(models, name);
+  const ServedModel* served = models->find(name);
   if (!served) {
     return fail(
         ErrorCode::ModelNotFound,
@@ -162,7 +146,7 @@ std::string echoed_message(const RequestBody& body) {
 
 Result<serving::GenerationSpec> make_spec(const PrepareInput& input, RequestBody& body,
                                           Prepared& out, const std::stop_token& stop) {
-  const Result<const ServedModel*> served = choose_model(input.models, body.model);
+  const Result<const ServedModel*> served = choose_model(input.models.get(), body.model);
   if (!served) {
     return std::unexpected(served.error());
   }

@@ -11,18 +11,14 @@
 #include "api/openai/token_details.hpp"
 #include "api/options.hpp"
 #include "base/error.hpp"
-#include "fleet/fleet.hpp"
 #include "net/http.hpp"
 #include "observe/metrics.hpp"
 #include "serving/generation.hpp"
+#include "serving/served_models.hpp"
 
 namespace fairlead::api::openai {
 
-/// A model that requests may name.
-struct ServedModel {
-  std::shared_ptr<const fleet::Model> model;            ///< Of the current snapshot.
-  std::shared_ptr<const serving::ModelContext> assets;  ///< Null while its files are not loaded.
-};
+using serving::ServedModel;
 
 /// Everything `prepare` reads besides the body; holds no reference to a reactor's state, so that
 /// the work can be done on another thread.
@@ -30,7 +26,7 @@ struct PrepareInput {
   observe::Endpoint endpoint = observe::Endpoint::ChatCompletions;  ///< Which API.
   ApiOptions options;                                               ///< Copied.
   net::http::HeaderList routing_headers;  ///< Those that pin a worker or name a tenant.
-  std::vector<ServedModel> models;        ///< All of the fleet's.
+  std::shared_ptr<const serving::ServedModels> models;  ///< All of the fleet's; null: none.
 };
 
 /// What became of a request's body.

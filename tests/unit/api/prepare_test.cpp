@@ -22,7 +22,7 @@ class PrepareTest : public ::testing::Test {
     body.reserve(body.size() + net::http::kBodyPadding);
     PrepareInput input;
     input.endpoint = endpoint;
-    input.models = {served_};
+    input.models = served_models({served_});
     return prepare(input, body, reader_);
   }
   Prepared chat(const std::string& extra = {}) {
@@ -194,7 +194,7 @@ TEST_F(PrepareTest, EndsEarlyWhenNobodyWaits) {
   body.reserve(body.size() + net::http::kBodyPadding);
   PrepareInput input;
   input.endpoint = Endpoint::Completions;
-  input.models = {served_};
+  input.models = served_models({served_});
   std::stop_source stop;
   EXPECT_TRUE(prepare(input, body, reader_, stop.get_token()).spec.has_value());
   stop.request_stop();

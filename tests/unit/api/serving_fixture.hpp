@@ -63,6 +63,12 @@ inline std::shared_ptr<fleet::Model> make_model(std::string name, std::uint32_t 
   return model;
 }
 
+/// The models of one request.
+inline std::shared_ptr<const serving::ServedModels> served_models(
+    std::vector<serving::ServedModel> models) {
+  return std::make_shared<const serving::ServedModels>(std::move(models));
+}
+
 /// What the fake engine was asked and how it is made to answer.
 struct FakeEngine {
   struct Stream {

@@ -35,7 +35,7 @@ class VllmXargs : public ::testing::Test {
     PrepareInput input;
     input.endpoint = endpoint;
     input.options = options_;
-    input.models = {served_};
+    input.models = served_models({served_});
     return prepare(input, body, reader_);
   }
   engine::GenerateRequest good(Endpoint endpoint, const std::string& extra) {
