@@ -30,6 +30,8 @@ Generation::Generation(EngineState& state, EngineCore& core, const GenerateSpec&
   }
   choose_fault();
   prepare_sequence();
+  preparing_ = writer_.prepare();
+  sequence_.paused = preparing_;
   ++state_.active;
   state_.generations.push_back(*this);
   exchange_.set_on_drain([this] { update_pause(); });
@@ -44,6 +46,15 @@ Generation::~Generation() {
   }
   --state_.active;
   exchange_.set_on_drain({});
+}
+
+net::Task<> Generation::run() {
+  while (preparing_ && !over_) {
+    co_await net::NextTurn();
+    preparing_ = !over_ && writer_.prepare();
+  }
+  update_pause();
+  co_await ended_.wait();
 }
 
 void Generation::choose_fault() {
@@ -210,7 +221,7 @@ bool Generation::apply_fault() {
 
 void Generation::update_pause() {
   if (!over_) {
-    core_.set_paused(sequence_, stalled_ || exchange_.unsent() > kHighMark);
+    core_.set_paused(sequence_, preparing_ || stalled_ || exchange_.unsent() > kHighMark);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "mock/stop_strings.hpp"
 #include "net/event.hpp"
 #include "net/http.hpp"
+#include "net/task.hpp"
 
 namespace fairlead::mock {
 
@@ -31,6 +32,9 @@ struct FinishFacts {
 class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
+  /// Works for a moment on what can be known before the first step; called again, in later turns,
+  /// while the result is true. An answer that ends before goes without it.
+  virtual bool prepare() = 0;
   /// Once, before anything below but `break_off`.
   virtual void begin() = 0;
   /// What one step gave, unless it was the last. `token` may be absent.
@@ -42,8 +46,9 @@ class AnswerWriter {
   virtual void break_off(const Fault& fault) = 0;
 };
 
-/// One running request: queued in its constructor, answers until it ends, and takes its sequence
-/// out when destroyed before that (the client has left). Lives in its handler's frame.
+/// One running request: queued in its constructor, scheduled once its writer is prepared, answers
+/// until it ends, and takes its sequence out when destroyed before that (the client has left).
+/// Lives in its handler's frame.
 class Generation final : public AbortableRequest, private SequenceObserver {
  public:
   /// Everything must outlive the generation; `exchange` is the one that `writer` answers.
@@ -51,8 +56,8 @@ class Generation final : public AbortableRequest, private SequenceObserver {
              net::http::Exchange& exchange);
   ~Generation() override;
 
-  /// Set when the answer has ended, or is to be cut.
-  net::Event& ended() { return ended_; }
+  /// Returns when the answer has ended, or is to be cut.
+  net::Task<> run();
   /// True when a `reset-after` fault wants the answer cut where it is.
   bool was_reset() const { return reset_; }
   const std::string& request_id() const override { return spec_.request_id; }
@@ -77,6 +82,7 @@ class Generation final : public AbortableRequest, private SequenceObserver {
   std::optional<StopStrings> stop_strings_;
   std::optional<Fault> fault_;  // the one that fires first
   std::size_t prompt_blocks_ = 0;
+  bool preparing_ = true;
   bool begun_ = false;
   bool stalled_ = false;
   bool over_ = false;

@@ -59,4 +59,12 @@ void LogprobFaults::apply(ScoredToken& scored, std::uint64_t position) const {
   }
 }
 
+PromptScores::PromptScores(const GenerateSpec& spec, const LogprobFaults& faults,
+                           std::uint64_t vocabulary, bool with_token)
+    : spec_(spec), vocabulary_(vocabulary), with_token_(with_token) {
+  if (spec.prompt_logprobs && !faults.null && !faults.empty) {
+    positions_ = spec.prompt.size() - (faults.shorter ? 1 : 0);
+  }
+}
+
 }  // namespace fairlead::mock

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -43,6 +44,44 @@ struct LogprobFaults {
   bool cumulative = false;                    ///< `cumulative`.
   std::optional<std::uint64_t> not_a_number;  ///< `logprob-nan:N`.
   std::optional<std::uint64_t> not_sampled;   ///< `logprob-unsampled:N`.
+};
+
+/// The log-probabilities of a prompt, some positions at a time: all of them may be far more work
+/// than one turn of the reactor should take.
+class PromptScores {
+ public:
+  /// Nothing to do when the request does not want them, or a fault leaves them out. The spec must
+  /// outlive it.
+  PromptScores(const GenerateSpec& spec, const LogprobFaults& faults, std::uint64_t vocabulary,
+               bool with_token);
+  /// Calls `take` for the next positions, in order, as many as one turn has time for. The first
+  /// position has nothing before it and no scores: null. True when more are left.
+  template <class Take>
+  bool next(Take&& take) {
+    for (std::size_t done = 0; position_ < positions_ && done < kEntriesPerTurn; ++position_) {
+      if (position_ == 0) {
+        take(static_cast<const ScoredToken*>(nullptr));
+        continue;
+      }
+      const ScoredToken scored =
+          score(spec_.prompt[position_], spec_.prompt_candidates, vocabulary_, with_token_);
+      take(&scored);
+      done += 1 + scored.candidates.size();
+    }
+    return !complete();
+  }
+  /// True when every position was taken.
+  bool complete() const { return position_ == positions_; }
+
+ private:
+  // Well below a millisecond, whatever they are written as.
+  static constexpr std::size_t kEntriesPerTurn = 4096;
+
+  const GenerateSpec& spec_;
+  std::uint64_t vocabulary_;
+  bool with_token_;
+  std::size_t positions_ = 0;
+  std::size_t position_ = 0;
 };
 
 }  // namespace fairlead::mock

@@ -37,7 +37,8 @@ HttpAnswer::HttpAnswer(const HttpRequest& request, const MockOptions& options,
       exchange_(exchange),
       faults_(options.faults),
       python_(is_python(options.flavor)),
-      vocabulary_(vocabulary_of(options)) {}
+      vocabulary_(vocabulary_of(options)),
+      prompt_scores_(spec_, faults_, vocabulary_, true) {}
 
 void HttpAnswer::open() {
   if (!request_.stream || opened_) {
@@ -233,14 +234,6 @@ void HttpAnswer::write_choice(json::Writer& json, const FinishFacts* facts) cons
   json.end_object();
 }
 
-void HttpAnswer::write_prompt_ids(json::Writer& json) const {
-  json.begin_array();
-  for (const TokenId token : spec_.prompt) {
-    json.unsigned_integer(token);
-  }
-  json.end_array();
-}
-
 void HttpAnswer::write_usage(json::Writer& json, bool in_event) const {
   json.begin_object().key("prompt_tokens").unsigned_integer(spec_.prompt.size());
   json.key("total_tokens").unsigned_integer(spec_.prompt.size() + generated_);
@@ -309,40 +302,6 @@ void HttpAnswer::write_event(const FinishFacts* facts) {
     entries_.clear();
     text_.clear();
   }
-}
-
-// The first place has nothing before it; the token itself comes first at the others.
-void HttpAnswer::write_prompt_logprobs(json::Writer& json) const {
-  if (!spec_.prompt_logprobs || faults_.null) {
-    json.null();
-    return;
-  }
-  json.begin_array();
-  const std::size_t entries = faults_.empty ? 0 : spec_.prompt.size() - (faults_.shorter ? 1 : 0);
-  for (std::size_t i = 0; i < entries; ++i) {
-    if (i == 0) {
-      json.null();
-      continue;
-    }
-    const ScoredToken scored = score(spec_.prompt[i], spec_.prompt_candidates, vocabulary_, true);
-    const auto write = [&](const Candidate& candidate) {
-      json.key(fmt::format("{}", candidate.id)).begin_object();
-      json.key("logprob").raw(number(candidate.logprob));
-      json.key("rank").unsigned_integer(candidate.rank);
-      json.key("decoded_token");
-      json.string(fmt::format(fmt::runtime(python_ ? "<token:{}>" : "token_id:{}"), candidate.id));
-      json.end_object();
-    };
-    json.begin_object();
-    write(scored.token);
-    for (const Candidate& candidate : scored.candidates) {
-      if (candidate.id != scored.token.id) {
-        write(candidate);
-      }
-    }
-    json.end_object();
-  }
-  json.end_array();
 }
 
 void HttpAnswer::write_body(const FinishFacts* facts) {

@@ -23,6 +23,7 @@ class HttpAnswer final : public AnswerWriter {
 
   /// Sends the head of an event stream; without it, it goes with the first event.
   void open();
+  bool prepare() override;
   void begin() override { open(); }
   void step(std::optional<TokenId> token, std::string_view text) override;
   void finish(std::optional<TokenId> token, std::string_view text,
@@ -37,6 +38,7 @@ class HttpAnswer final : public AnswerWriter {
   void write_finish(json::Writer& json, const FinishFacts* facts) const;
   void write_versions(json::Writer& json, const FinishFacts* facts) const;
   void write_logprobs(json::Writer& json) const;
+  void write_position(const ScoredToken* scored);
   void write_prompt_logprobs(json::Writer& json) const;
   void write_prompt_ids(json::Writer& json) const;
   void write_usage(json::Writer& json, bool in_event) const;
@@ -52,6 +54,9 @@ class HttpAnswer final : public AnswerWriter {
   LogprobFaults faults_;
   bool python_;
   std::uint64_t vocabulary_;
+  PromptScores prompt_scores_;
+  std::string prompt_logprobs_;  // the elements of their array
+  json::Writer prompt_json_{prompt_logprobs_};
   std::vector<TokenId> tokens_;  // of the event, or all
   std::string entries_;          // their logprobs, as JSON with commas
   std::string text_;             // likewise

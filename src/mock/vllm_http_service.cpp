@@ -173,7 +173,7 @@ net::Task<> VllmHttpService::generate(net::http::Exchange& exchange) {
     answer.open();
   }
   Generation generation(state_, core, request.spec, answer, exchange);
-  co_await generation.ended().wait();
+  co_await generation.run();
   if (!generation.was_reset()) {
     co_return;
   }

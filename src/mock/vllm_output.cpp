@@ -1,6 +1,7 @@
 #include "mock/vllm_output.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "mock/vllm_handoff.hpp"
 #include "vllm/inference.pb.h"
@@ -10,6 +11,12 @@ namespace {
 
 using ::vllm::CandidateTokenInfo;
 using ::vllm::FinishInfo;
+
+// Fields that consist of bytes.
+constexpr char kPromptInfoTag = 1 << 3 | 2;
+constexpr char kPromptLogprobsTag = 3 << 3 | 2;
+constexpr char kPromptRanksTag = 4 << 3 | 2;
+constexpr char kPromptCandidatesTag = 5 << 3 | 2;
 
 char* put_varint(char* out, std::uint64_t value) {
   while (value >= 0x80) {
@@ -28,6 +35,17 @@ std::size_t varint_size(std::uint64_t value) {
   return size;
 }
 
+void append_varint(std::string& out, std::uint64_t value) {
+  char bytes[10];
+  out.append(bytes, put_varint(bytes, value));
+}
+
+// The head of a field that consists of `length` bytes.
+void append_length(std::string& out, char tag, std::uint64_t length) {
+  out.push_back(tag);
+  append_varint(out, length);
+}
+
 void add_candidates(CandidateTokenInfo& info, const ScoredToken& scored) {
   for (const Candidate& candidate : scored.candidates) {
     auto* entry = info.add_tokens();
@@ -41,6 +59,7 @@ void add_candidates(CandidateTokenInfo& info, const ScoredToken& scored) {
 
 struct OutputEncoder::Messages {
   ::vllm::GenerateResponse response;
+  CandidateTokenInfo candidates;
 };
 
 OutputEncoder::OutputEncoder(const GenerateSpec& spec, const MockOptions& options)
@@ -48,7 +67,8 @@ OutputEncoder::OutputEncoder(const GenerateSpec& spec, const MockOptions& option
       options_(options),
       faults_(options.faults),
       vocabulary_(vocabulary_of(options)),
-      with_token_(options.has(Capability::SampledCandidate)) {}
+      with_token_(options.has(Capability::SampledCandidate)),
+      prompt_scores_(spec, faults_, vocabulary_, with_token_) {}
 
 OutputEncoder::~OutputEncoder() = default;
 
@@ -61,30 +81,61 @@ std::string_view OutputEncoder::serialize() {
   return buffer_;
 }
 
-std::string_view OutputEncoder::prompt_info() {
-  if (!messages_) {
+// The parts are kept as they will be sent: as messages of protobuf they would take several times
+// the space, and be serialized all at once in the end.
+void OutputEncoder::add_position(const ScoredToken* scored) {
+  const auto logprob = std::bit_cast<std::uint32_t>(scored ? scored->token.logprob : 0.0F);
+  for (int shift = 0; shift < 32; shift += 8) {
+    prompt_logprobs_.push_back(static_cast<char>(logprob >> shift & 0xFF));
+  }
+  append_varint(prompt_ranks_, scored ? scored->token.rank : 0);
+  CandidateTokenInfo& candidates = messages_->candidates;
+  candidates.Clear();
+  if (scored) {
+    add_candidates(candidates, *scored);
+  }
+  append_length(prompt_candidates_, kPromptCandidatesTag, candidates.ByteSizeLong());
+  candidates.AppendToString(&prompt_candidates_);
+}
+
+bool OutputEncoder::prepare() {
+  if (!messages_ && !prompt_scores_.complete()) {
     messages_ = std::make_unique<Messages>();
   }
-  auto& info = *messages_->response.mutable_prompt_info();
+  return prompt_scores_.next([this](const ScoredToken* scored) { add_position(scored); });
+}
+
+// GenerateResponse{1: PromptInfo{1: num_prompt_tokens, 2: token_ids, 3: logprobs, 4: ranks,
+// 5: candidate_tokens}}, the arrays of numbers packed
+std::string_view OutputEncoder::prompt_info() {
+  ::vllm::PromptInfo info;
   info.set_num_prompt_tokens(static_cast<std::uint32_t>(spec_.prompt.size()));
   if (spec_.prompt_token_ids) {
     info.mutable_token_ids()->Add(spec_.prompt.begin(), spec_.prompt.end());
   }
-  const bool no_logprobs = faults_.null || faults_.empty;
-  if (spec_.prompt_logprobs && !no_logprobs) {
-    const std::size_t entries = spec_.prompt.size() - (faults_.shorter ? 1 : 0);
-    for (std::size_t i = 0; i < entries; ++i) {
-      const TokenId token = spec_.prompt[i];
-      info.add_logprobs(i == 0 ? 0.0F : token_logprob(token));
-      info.add_ranks(i == 0 ? 0 : 1);
-      auto* candidates = info.add_candidate_tokens();
-      if (i > 0) {
-        add_candidates(*candidates,
-                       score(token, spec_.prompt_candidates, vocabulary_, with_token_));
-      }
-    }
+  const std::string head = info.SerializeAsString();
+  std::size_t size = head.size();
+  const bool scored = prompt_scores_.complete() && !prompt_logprobs_.empty();
+  if (scored) {
+    size += 1 + varint_size(prompt_logprobs_.size()) + prompt_logprobs_.size();
+    size += 1 + varint_size(prompt_ranks_.size()) + prompt_ranks_.size();
+    size += prompt_candidates_.size();
   }
-  return serialize();
+  prompt_message_.clear();
+  prompt_message_.reserve(1 + varint_size(size) + size);
+  append_length(prompt_message_, kPromptInfoTag, size);
+  prompt_message_ += head;
+  if (scored) {
+    append_length(prompt_message_, kPromptLogprobsTag, prompt_logprobs_.size());
+    prompt_message_ += prompt_logprobs_;
+    append_length(prompt_message_, kPromptRanksTag, prompt_ranks_.size());
+    prompt_message_ += prompt_ranks_;
+    prompt_message_ += prompt_candidates_;
+  }
+  for (std::string* part : {&prompt_logprobs_, &prompt_ranks_, &prompt_candidates_}) {
+    std::string().swap(*part);
+  }
+  return prompt_message_;
 }
 
 // GenerateResponse{2: SequenceOutput{2: text, 3: num_tokens 1, 4: token_ids}}
@@ -160,7 +211,8 @@ std::string_view OutputEncoder::step(std::optional<TokenId> token, std::string_v
 
 std::string_view OutputEncoder::gathered() {
   gather_ = false;
-  return serialize();
+  const std::string_view outputs = serialize();
+  return prompt_message_.append(outputs);
 }
 
 VllmAnswer::VllmAnswer(const GenerateSpec& spec, const MockOptions& options,
@@ -168,6 +220,8 @@ VllmAnswer::VllmAnswer(const GenerateSpec& spec, const MockOptions& options,
     : encoder_(spec, options), call_(call), streaming_(streaming) {
   encoder_.set_gather(!streaming_);
 }
+
+bool VllmAnswer::prepare() { return encoder_.prepare(); }
 
 void VllmAnswer::begin() {
   const std::string_view message = encoder_.prompt_info();

@@ -26,7 +26,9 @@ class OutputEncoder {
 
   /// Whether all messages are gathered into one, to be had from `gathered`.
   void set_gather(bool gather) { gather_ = gather; }
-  /// The first message.
+  /// Works for a moment on the prompt's log-probabilities; true when more is left.
+  bool prepare();
+  /// The first message; without log-probabilities that are not all there.
   std::string_view prompt_info();
   /// Tokens and text of one step. `token` may be absent.
   std::string_view step(std::optional<TokenId> token, std::string_view text,
@@ -38,6 +40,7 @@ class OutputEncoder {
   struct Messages;
   std::string_view simple(TokenId token, std::string_view text);
   std::string_view serialize();
+  void add_position(const ScoredToken* scored);
 
   const GenerateSpec& spec_;
   const MockOptions& options_;
@@ -45,7 +48,12 @@ class OutputEncoder {
   bool gather_ = false;
   std::uint64_t vocabulary_;
   bool with_token_;
-  std::uint64_t position_ = 0;  // of the next token with logprobs
+  PromptScores prompt_scores_;
+  std::string prompt_logprobs_;    // the contents of PromptInfo.logprobs,
+  std::string prompt_ranks_;       // .ranks,
+  std::string prompt_candidates_;  // and .candidate_tokens with their tags
+  std::string prompt_message_;     // serialized; of a unary call, to be gathered
+  std::uint64_t position_ = 0;     // of the next token with logprobs
   std::string buffer_;
   std::unique_ptr<Messages> messages_;  // made when first needed
 };
@@ -56,6 +64,7 @@ class VllmAnswer final : public AnswerWriter {
   /// All must outlive the answer. A call that is not `streaming` gets one message.
   VllmAnswer(const GenerateSpec& spec, const MockOptions& options, net::grpc::ServerCall& call,
              bool streaming);
+  bool prepare() override;
   void begin() override;
   void step(std::optional<TokenId> token, std::string_view text) override;
   void finish(std::optional<TokenId> token, std::string_view text,

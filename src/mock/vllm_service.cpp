@@ -183,7 +183,7 @@ net::Task<> VllmService::generate(ServerCall& call, bool streaming) {
   EngineCore& core = spec->any_rank ? state_.least_loaded() : *state_.cores[spec->rank];
   VllmAnswer answer(*spec, options, call, streaming);
   Generation generation(state_, core, *spec, answer, call.exchange());
-  co_await generation.ended().wait();
+  co_await generation.run();
   if (!generation.was_reset()) {
     co_return;
   }

@@ -82,6 +82,23 @@ class Event {
   bool set_ = false;
 };
 
+/// Awaiting it suspends the coroutine until the next turn: what has become ready is served first.
+/// For long work that is done in pieces.
+class NextTurn : private Flushable {
+ public:
+  bool await_ready() const { return false; }
+  void await_suspend(std::coroutine_handle<> awaiting) {
+    node_.handle = awaiting;
+    Reactor::current()->flush_later(*this);
+  }
+  void await_resume() const {}
+
+ private:
+  void flush() override { Reactor::current()->make_ready(node_); }
+
+  ReadyNode node_;
+};
+
 /// Awaiting it suspends the coroutine for `delay`.
 class Sleep {
  public:

@@ -129,6 +129,31 @@ TEST(Event, IsStickyAndTimesOut) {
   EXPECT_EQ(log, "late set late ");
 }
 
+Task<> count_turns(int& count) {
+  for (;;) {
+    ++count;
+    co_await NextTurn();
+  }
+}
+
+TEST(NextTurn, GivesWayOnceATurnAndEndsWithItsOwner) {
+  Reactor reactor;
+  int count = 0;
+  {
+    TaskGroup group;
+    reactor.post([&] { group.spawn(count_turns(count)); });
+    reactor.run_turn(milliseconds(0));
+    EXPECT_EQ(count, 1);
+    // No event comes: what is left to do does not wait for one.
+    for (int turn = 2; turn < 5; ++turn) {
+      reactor.run_turn(std::chrono::hours(1));
+      EXPECT_EQ(count, turn);
+    }
+  }
+  reactor.run_turn(milliseconds(0));
+  EXPECT_EQ(count, 4);
+}
+
 struct Collector final : StreamHandler {
   explicit Collector(Stream& s) : stream(s) {}
   void on_readable() override {
