@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "engine/call_stream.hpp"
 #include "engine/vllm_grpc/core.hpp"
 #include "engine/vllm_grpc/discovery.hpp"
 #include "engine/vllm_grpc/generate_call.hpp"
@@ -19,33 +20,6 @@ using net::Task;
 using net::TimePoint;
 using net::grpc::Status;
 using net::grpc::StatusCode;
-
-/// Owns a running call for its user.
-class Stream final : public EngineStream {
- public:
-  Stream(Core& core, std::unique_ptr<GenerateCall> call) : core_(core), call_(std::move(call)) {}
-  ~Stream() override {
-    if (call_->awaits_status() && net::Reactor::current()) {
-      core_.lingering.keep(std::move(call_));
-    } else {
-      call_->cancel();
-    }
-  }
-  void pause() override {
-    if (net::grpc::Call* call = call_->call()) {
-      call->pause();
-    }
-  }
-  void resume() override {
-    if (net::grpc::Call* call = call_->call()) {
-      call->resume();
-    }
-  }
-
- private:
-  Core& core_;
-  std::unique_ptr<GenerateCall> call_;
-};
 
 class Client final : public EngineClient {
  public:
@@ -221,11 +195,7 @@ Task<Result<>> Client::check_service(std::string service, TimePoint deadline, St
 
 Result<std::unique_ptr<EngineStream>> Client::open(const GenerateRequest& request,
                                                    TokenSink& sink) {
-  auto call = std::make_unique<GenerateCall>(core_, request, sink);
-  if (Result<> started = call->start(request); !started) {
-    return std::unexpected(std::move(started.error()));
-  }
-  return std::make_unique<Stream>(core_, std::move(call));
+  return CallStream<Core, GenerateCall>::open(core_, request, sink);
 }
 
 }  // namespace

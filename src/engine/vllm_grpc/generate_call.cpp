@@ -14,7 +14,19 @@ constexpr std::string_view kRpc = "GenerateStream";
 GenerateCall::GenerateCall(Core& core, const GenerateRequest& request, TokenSink& sink)
     : core_(core), sink_(sink), translator_(request), request_id_(request.request_id) {}
 
-GenerateCall::~GenerateCall() = default;
+GenerateCall::~GenerateCall() {
+  if (done_ || !call_) {
+    return;
+  }
+  // A call of this very turn, or without any connection, never left. Without a running reactor the
+  // program is ending and nothing can be sent any more.
+  const net::Reactor* reactor = net::Reactor::current();
+  const bool sent = reactor && reactor->now() != started_at_ && core_.channel.connections() > 0;
+  call_.reset();
+  if (sent) {
+    core_.abort(std::move(request_id_));
+  }
+}
 
 Result<> GenerateCall::start(const GenerateRequest& request) {
   const Result<std::string_view> message = core_.writer.write(request, core_.dialect, core_.model);
@@ -31,18 +43,15 @@ Result<> GenerateCall::start(const GenerateRequest& request) {
   return {};
 }
 
-void GenerateCall::cancel() {
-  if (done_ || !call_) {
-    return;
+void GenerateCall::pause() {
+  if (call_ && !ended_) {
+    call_->pause();
   }
-  done_ = true;
-  // A call of this very turn, or without any connection, never left. Without a running reactor the
-  // program is ending and nothing can be sent any more.
-  const net::Reactor* reactor = net::Reactor::current();
-  const bool sent = reactor && reactor->now() != started_at_ && core_.channel.connections() > 0;
-  call_.reset();
-  if (sent) {
-    core_.abort(std::move(request_id_));
+}
+
+void GenerateCall::resume() {
+  if (call_ && !ended_) {
+    call_->resume();
   }
 }
 

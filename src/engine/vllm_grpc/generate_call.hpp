@@ -12,6 +12,7 @@
 namespace fairlead::engine::vllm_grpc {
 
 /// One GenerateStream call: hands what arrives to the sink until the terminal message or an error.
+/// Destroying it before resets the stream and aborts on the engine, unless it was never sent.
 class GenerateCall final : public net::grpc::CallObserver {
  public:
   /// Both must outlive it; the sink only until the call is finished.
@@ -20,14 +21,16 @@ class GenerateCall final : public net::grpc::CallObserver {
 
   /// Sends the request. Errors say what is wrong with it; nothing was sent then.
   Result<> start(const GenerateRequest& request);
-  /// Resets the stream and aborts on the engine unless the call is over or was never sent.
-  void cancel();
+  /// Stops reading.
+  void pause();
+  /// Goes on reading.
+  void resume();
   /// True while the terminal message came and the status did not.
-  bool awaits_status() const { return done_ && call_ != nullptr && !ended_; }
+  bool awaits_end() const { return done_ && call_ != nullptr && !ended_; }
   /// The core owns it from now on and is told when it ends.
   void set_lingering() { lingering_ = true; }
-  /// The running call below; null when it is over.
-  net::grpc::Call* call() { return ended_ ? nullptr : call_.get(); }
+  /// False: tokens come one by one.
+  static bool silent_until_done() { return false; }
 
   void on_message(std::string_view message) override;
   void on_end(const net::grpc::Status& status) override;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/call_stream.hpp"
 #include "engine/vllm_http/core.hpp"
 #include "engine/vllm_http/discovery.hpp"
 #include "engine/vllm_http/field_probe.hpp"
@@ -19,24 +20,6 @@ namespace {
 using net::Task;
 using net::TimePoint;
 using net::http::ClientResponse;
-
-/// Owns a running call for its user.
-class Stream final : public EngineStream {
- public:
-  Stream(Core& core, std::unique_ptr<GenerateCall> call) : core_(core), call_(std::move(call)) {}
-  ~Stream() override {
-    if (call_->awaits_end() && net::Reactor::current()) {
-      core_.lingering.keep(std::move(call_));
-    }
-  }
-  void pause() override { call_->pause(); }
-  void resume() override { call_->resume(); }
-  bool silent_until_done() const override { return !call_->streamed(); }
-
- private:
-  Core& core_;
-  std::unique_ptr<GenerateCall> call_;
-};
 
 class Client final : public EngineClient {
  public:
@@ -237,11 +220,7 @@ Task<Result<>> Client::ask_health(TimePoint deadline) {
 
 Result<std::unique_ptr<EngineStream>> Client::open(const GenerateRequest& request,
                                                    TokenSink& sink) {
-  auto call = std::make_unique<GenerateCall>(core_, request, sink);
-  if (Result<> started = call->start(request); !started) {
-    return std::unexpected(std::move(started.error()));
-  }
-  return std::make_unique<Stream>(core_, std::move(call));
+  return CallStream<Core, GenerateCall>::open(core_, request, sink);
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ class GenerateCall final : private net::Flushable {
   void pause();
   /// Goes on, in the end of this turn at the earliest.
   void resume();
-  /// False when the answer comes as a whole.
-  bool streamed() const { return streamed_; }
+  /// True when the answer comes as a whole.
+  bool silent_until_done() const { return !streamed_; }
   /// True while the terminal chunk came and the response did not end.
   bool awaits_end() const { return done_ && !closing_ && tasks_ && !answer_; }
   /// The core owns it from now on and is told when it ends.
