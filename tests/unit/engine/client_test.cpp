@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 
+#include "engine/client_fixture.hpp"
 #include "engine/fake_server.hpp"
 #include "engine/testing.hpp"
 #include "grpc/health.pb.h"
@@ -18,6 +18,7 @@ namespace fairlead::engine {
 namespace {
 
 using net::grpc::StatusCode;
+using testing::ClientTest;
 using ::testing::ElementsAre;
 using testing::FakeServer;
 using ::testing::HasSubstr;
@@ -83,55 +84,13 @@ std::vector<std::string> whole_stream() {
   return {prompt_message(3), token_message(5), token_message(6), final_message(2)};
 }
 
-class VllmClient : public ::testing::Test {
- public:
-  ~VllmClient() override {
-    in_turn([this] {
-      stream.reset();
-      client.reset();
-    });
-  }
-
+class VllmClient : public ClientTest<FakeServer> {
  protected:
-  void in_turn(const std::function<void()>& job) {
-    bool done = false;
-    reactor.post([&] {
-      job();
-      done = true;
-    });
-    ASSERT_TRUE(wait([&] { return done; }));
-  }
-  bool wait(const std::function<bool()>& done) { return net::testing::run_until(reactor, done); }
-
   void connect(std::string dialect = "vllm.Inference", std::string model = "m") {
-    in_turn([&] {
-      ClientOptions options;
-      options.authority = server.address().to_string();
-      options.addresses = {server.address()};
-      options.dialect = std::move(dialect);
-      options.model = std::move(model);
-      client = make_client(dialer, std::move(options));
-    });
-  }
-  Result<EngineInfo> probe() {
-    std::optional<Result<EngineInfo>> info;
-    net::testing::run_task(reactor, probe_into(info));
-    return info ? std::move(*info) : fail(ErrorCode::Internal, "the probe did not end");
-  }
-  Result<> check_health() {
-    std::optional<Result<>> healthy;
-    net::testing::run_task(reactor, check_into(healthy));
-    return healthy ? std::move(*healthy) : fail(ErrorCode::Internal, "the check did not end");
-  }
-  void open(const GenerateRequest& request = plain_request()) {
-    in_turn([&] {
-      auto opened = client->open(request, sink);
-      ASSERT_TRUE(opened) << opened.error().message;
-      stream = std::move(*opened);
-    });
-  }
-  void close() {
-    in_turn([this] { stream.reset(); });
+    ClientOptions options;
+    options.dialect = std::move(dialect);
+    options.model = std::move(model);
+    connect_with(std::move(options));
   }
   Error failure() {
     EXPECT_TRUE(wait([&] { return sink.ended(); }));
@@ -145,22 +104,6 @@ class VllmClient : public ::testing::Test {
       }
     }
     return request;
-  }
-
-  net::Reactor reactor;
-  FakeServer server{reactor};
-  net::TcpDialer dialer;
-  std::unique_ptr<EngineClient> client;
-  RecordingSink sink;
-  std::unique_ptr<EngineStream> stream;
-
- private:
-  net::TimePoint soon() const { return reactor.now() + std::chrono::seconds(8); }
-  net::Task<> probe_into(std::optional<Result<EngineInfo>>& out) {
-    out = co_await client->probe(soon());
-  }
-  net::Task<> check_into(std::optional<Result<>>& out) {
-    out = co_await client->check_health(soon());
   }
 };
 
@@ -354,7 +297,7 @@ TEST_F(VllmClient, ABrokenConnectionIsADisconnect) {
 }
 
 TEST_F(VllmClient, ARefusedConnectionIsUnreachable) {
-  ASSERT_TRUE(server.stop());
+  server.stop();
   connect();
   open();
   const Error error = failure();
@@ -582,11 +525,11 @@ TEST_F(VllmClient, ChecksOfADeadServerFail) {
   server.on(kHealth, serving());
   connect();
   ASSERT_TRUE(check_health());
-  ASSERT_TRUE(server.stop());
+  server.stop();
   const Result<> healthy = check_health();
   ASSERT_FALSE(healthy);
   EXPECT_TRUE(traits(healthy.error().code).worker_down);
-  server.restart();
+  server.listen();
   EXPECT_TRUE(wait([&] { return check_health().has_value(); }));
 }
 

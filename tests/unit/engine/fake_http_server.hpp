@@ -10,16 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "engine/loopback_server.hpp"
 #include "net/event.hpp"
 #include "net/http_server.hpp"
-#include "net/socket.hpp"
-#include "net/testing.hpp"
 
 namespace fairlead::engine::testing {
 
-/// An HTTP server on a loopback port in the reactor of its test. Answers are scripted; everything
-/// received is kept.
-class FakeHttpServer {
+/// An engine's HTTP interface. Answers are scripted; everything received is kept.
+class FakeHttpServer : public LoopbackServer {
  public:
   /// What one request is answered with.
   struct Script {
@@ -38,7 +36,9 @@ class FakeHttpServer {
     net::http::HeaderList headers;
   };
 
-  explicit FakeHttpServer(net::Reactor& reactor) : reactor_(reactor) { listen(); }
+  explicit FakeHttpServer(net::Reactor& reactor) : LoopbackServer(reactor) {
+    answer_with([this](net::http::Exchange& exchange) { return serve(exchange); });
+  }
   ~FakeHttpServer() { stop(); }
 
   /// Answers a path from now on; others are 404.
@@ -52,27 +52,6 @@ class FakeHttpServer {
 
   /// Lets streams that wait end.
   void release() { released_.set(); }
-  /// Breaks every connection and refuses new ones.
-  void stop() {
-    in_turn([&] {
-      listener_.reset();
-      server_.reset();
-    });
-  }
-  void listen() {
-    in_turn([&] {
-      server_ = std::make_unique<net::http::Server>(
-          [this](net::http::Exchange& exchange) { return serve(exchange); },
-          net::http::ServerLimits{}, nullptr);
-      const auto want = net::Address::parse("127.0.0.1", address_.port());
-      auto opened = net::Listener::open(reactor_, *want, [this](int fd) { server_->accept(fd); });
-      ASSERT_TRUE(opened) << opened.error().message;
-      listener_ = std::move(*opened);
-      address_ = listener_->address();
-    });
-  }
-
-  net::Address address() const { return address_; }
   std::size_t count(std::string_view path) const {
     std::size_t n = 0;
     for (const Received& request : received) {
@@ -80,7 +59,6 @@ class FakeHttpServer {
     }
     return n;
   }
-  std::uint64_t connections() const { return server_->counters().connections_total; }
 
   std::vector<Received> received;          ///< In order of arrival.
   int left = 0;                            ///< Streams whose client went away before their end.
@@ -98,15 +76,6 @@ class FakeHttpServer {
       server.current = nullptr;
     }
   };
-
-  void in_turn(const std::function<void()>& job) {
-    bool done = false;
-    reactor_.post([&] {
-      job();
-      done = true;
-    });
-    EXPECT_TRUE(net::testing::run_until(reactor_, [&] { return done; }));
-  }
 
   net::Task<> serve(net::http::Exchange& exchange) {
     Guard guard(*this);
@@ -144,12 +113,8 @@ class FakeHttpServer {
     guard.done = true;
   }
 
-  net::Reactor& reactor_;
   std::map<std::string, Script> scripts_;
   net::Event released_;
-  net::Address address_ = *net::Address::parse("127.0.0.1", 0);
-  std::unique_ptr<net::http::Server> server_;
-  std::unique_ptr<net::Listener> listener_;
 };
 
 }  // namespace fairlead::engine::testing

@@ -9,18 +9,14 @@
 #include <utility>
 #include <vector>
 
-#include "engine/client.hpp"
+#include "engine/loopback_server.hpp"
 #include "net/event.hpp"
 #include "net/grpc.hpp"
-#include "net/http_server.hpp"
-#include "net/socket.hpp"
-#include "net/testing.hpp"
 
 namespace fairlead::engine::testing {
 
-/// A gRPC server on a loopback port in the reactor of its test. Methods are scripted; everything
-/// received is kept.
-class FakeServer {
+/// An engine's gRPC interface. Methods are scripted; everything received is kept.
+class FakeServer : public LoopbackServer {
  public:
   /// What one call answers.
   struct Script {
@@ -36,10 +32,10 @@ class FakeServer {
     std::string rank;  ///< Metadata x-data-parallel-rank; empty when absent.
   };
 
-  explicit FakeServer(net::Reactor& reactor) : reactor_(reactor) { listen(); }
-  ~FakeServer() {
-    net::testing::run_until(reactor_, [this] { return stop(); });
+  explicit FakeServer(net::Reactor& reactor) : LoopbackServer(reactor) {
+    answer_with(service_.handler());
   }
+  ~FakeServer() { stop(); }
 
   /// Answers a path from now on.
   void on(const std::string& path, Script script) {
@@ -59,22 +55,6 @@ class FakeServer {
 
   /// Lets calls that wait end with their status.
   void release() { released_.set(); }
-  /// Breaks every connection; later ones are accepted.
-  void drop_connections() { make_server(); }
-  /// Breaks every connection and refuses new ones.
-  bool stop() {
-    bool done = false;
-    reactor_.post([&] {
-      listener_.reset();
-      server_.reset();
-      done = true;
-    });
-    return net::testing::run_until(reactor_, [&] { return done; });
-  }
-  /// Listens again after `stop`, at the same port.
-  void restart() { listen(); }
-
-  net::Address address() const { return address_; }
   std::size_t count(std::string_view path) const {
     std::size_t n = 0;
     for (const Received& call : received) {
@@ -117,32 +97,9 @@ class FakeServer {
     guard.done = true;
   }
 
-  void make_server() {
-    server_ =
-        std::make_unique<net::http::Server>(service_.handler(), net::http::ServerLimits{}, nullptr);
-  }
-
-  void listen() {
-    bool done = false;
-    reactor_.post([&] {
-      make_server();
-      const auto want = net::Address::parse("127.0.0.1", address_.port());
-      auto opened = net::Listener::open(reactor_, *want, [this](int fd) { server_->accept(fd); });
-      ASSERT_TRUE(opened) << opened.error().message;
-      listener_ = std::move(*opened);
-      address_ = listener_->address();
-      done = true;
-    });
-    ASSERT_TRUE(net::testing::run_until(reactor_, [&] { return done; }));
-  }
-
-  net::Reactor& reactor_;
   net::grpc::Service service_;
   std::map<std::string, Script> scripts_;
   net::Event released_;
-  net::Address address_;
-  std::unique_ptr<net::http::Server> server_;
-  std::unique_ptr<net::Listener> listener_;
 };
 
 }  // namespace fairlead::engine::testing

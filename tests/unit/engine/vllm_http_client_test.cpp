@@ -9,12 +9,14 @@
 
 #include "base/json.hpp"
 #include "engine/client.hpp"
+#include "engine/client_fixture.hpp"
 #include "engine/fake_http_server.hpp"
 #include "engine/testing.hpp"
 
 namespace fairlead::engine {
 namespace {
 
+using testing::ClientTest;
 using ::testing::ElementsAre;
 using testing::FakeHttpServer;
 using ::testing::HasSubstr;
@@ -38,56 +40,14 @@ FakeHttpServer::Script stream_of(std::vector<std::string> events) {
 
 FakeHttpServer::Script whole_stream() { return stream_of({token(5), kFinish, "[DONE]"}); }
 
-class VllmHttpClient : public ::testing::Test {
- public:
-  ~VllmHttpClient() override {
-    in_turn([this] {
-      stream.reset();
-      client.reset();
-    });
-  }
-
+class VllmHttpClient : public ClientTest<FakeHttpServer> {
  protected:
-  void in_turn(const std::function<void()>& job) {
-    bool done = false;
-    reactor.post([&] {
-      job();
-      done = true;
-    });
-    ASSERT_TRUE(wait([&] { return done; }));
-  }
-  bool wait(const std::function<bool()>& done) { return net::testing::run_until(reactor, done); }
-
   void connect(std::string dialect = kDialect) {
-    in_turn([&] {
-      ClientOptions options;
-      options.backend = Backend::VllmHttp;
-      options.authority = server.address().to_string();
-      options.addresses = {server.address()};
-      options.dialect = std::move(dialect);
-      options.model = "m";
-      client = make_client(dialer, std::move(options));
-    });
-  }
-  Result<EngineInfo> probe() {
-    std::optional<Result<EngineInfo>> info;
-    net::testing::run_task(reactor, probe_into(info));
-    return info ? std::move(*info) : fail(ErrorCode::Internal, "the probe did not end");
-  }
-  Result<> check_health() {
-    std::optional<Result<>> healthy;
-    net::testing::run_task(reactor, check_into(healthy));
-    return healthy ? std::move(*healthy) : fail(ErrorCode::Internal, "the check did not end");
-  }
-  void open(const GenerateRequest& request = plain_request()) {
-    in_turn([&] {
-      auto opened = client->open(request, sink);
-      ASSERT_TRUE(opened) << opened.error().message;
-      stream = std::move(*opened);
-    });
-  }
-  void close() {
-    in_turn([this] { stream.reset(); });
+    ClientOptions options;
+    options.backend = Backend::VllmHttp;
+    options.dialect = std::move(dialect);
+    options.model = "m";
+    connect_with(std::move(options));
   }
   /// The failure of one request.
   Error failure(const GenerateRequest& request = plain_request()) {
@@ -101,22 +61,6 @@ class VllmHttpClient : public ::testing::Test {
     for (int i = 0; i < 8; ++i) {
       reactor.run_turn(std::chrono::milliseconds(1));
     }
-  }
-
-  net::Reactor reactor;
-  FakeHttpServer server{reactor};
-  net::TcpDialer dialer;
-  std::unique_ptr<EngineClient> client;
-  RecordingSink sink;
-  std::unique_ptr<EngineStream> stream;
-
- private:
-  net::TimePoint soon() const { return reactor.now() + std::chrono::seconds(8); }
-  net::Task<> probe_into(std::optional<Result<EngineInfo>>& out) {
-    out = co_await client->probe(soon());
-  }
-  net::Task<> check_into(std::optional<Result<>>& out) {
-    out = co_await client->check_health(soon());
   }
 };
 

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,7 +22,7 @@ using namespace std::chrono_literals;
 constexpr const char* kUrl = "http://127.0.0.1:7001";
 
 /// One engine in a fleet with canaries on.
-class CanaryWatchTest : public ::testing::Test {
+class CanaryWatchTest : public net::testing::ReactorTest {
  public:
   ~CanaryWatchTest() override {
     in_turn([this] { fleet.reset(); });
@@ -44,15 +43,6 @@ class CanaryWatchTest : public ::testing::Test {
     options.canary.timeout = 5s;
     options.canary.busy_stall = 1h;
   }
-  void in_turn(const std::function<void()>& job) {
-    bool done = false;
-    reactor.post([&] {
-      job();
-      done = true;
-    });
-    ASSERT_TRUE(wait([&] { return done; }));
-  }
-  bool wait(const std::function<bool()>& done) { return net::testing::run_until(reactor, done); }
 
   void start() {
     Card card;
@@ -75,7 +65,6 @@ class CanaryWatchTest : public ::testing::Test {
   std::int64_t counted(CanaryResult result) const { return options.canary.counters->get(result); }
   void fail_generations() { fake.fails = Error{ErrorCode::EngineUnknown, "no temperature", {}}; }
 
-  net::Reactor reactor;
   LiveFleetOptions options;
   FakeEngine fake;
   FakeResolver resolver;

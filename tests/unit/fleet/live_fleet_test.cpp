@@ -34,23 +34,13 @@ engine::EngineInfo info_of(std::string instance = "life-1", const std::string& m
   return info;
 }
 
-class LiveFleetTest : public ::testing::Test {
+class LiveFleetTest : public net::testing::ReactorTest {
  public:
   ~LiveFleetTest() override {
     in_turn([this] { fleet.reset(); });
   }
 
  protected:
-  void in_turn(const std::function<void()>& job) {
-    bool done = false;
-    reactor.post([&] {
-      job();
-      done = true;
-    });
-    ASSERT_TRUE(wait([&] { return done; }));
-  }
-  bool wait(const std::function<bool()>& done) { return net::testing::run_until(reactor, done); }
-
   /// Engines are named by their endpoint; intervals are short, so that nothing waits long.
   void start(const std::vector<std::string>& urls, const std::vector<std::string>& prefill = {},
              const std::function<void(LiveFleetOptions&)>& adjust = {}) {
@@ -109,7 +99,6 @@ class LiveFleetTest : public ::testing::Test {
     return newest ? newest->worker(worker_id(url)) : nullptr;
   }
 
-  net::Reactor reactor;
   std::map<std::string, FakeEngine> engines;
   FakeResolver resolver;
   std::shared_ptr<const Fleet> newest;

@@ -18,16 +18,6 @@
 
 namespace fairlead::net::testing {
 
-/// Runs `job` inside a turn.
-inline void in_turn(Reactor& reactor, const std::function<void()>& job) {
-  bool done = false;
-  reactor.post([&] {
-    job();
-    done = true;
-  });
-  EXPECT_TRUE(run_until(reactor, [&] { return done; }));
-}
-
 /// The bytes of one end of a stream: sends what it is told, collects what comes.
 class BytePeer final : public StreamHandler {
  public:

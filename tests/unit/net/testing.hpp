@@ -23,6 +23,16 @@ inline bool run_until(Reactor& reactor, const std::function<bool()>& done) {
   return true;
 }
 
+/// Runs `job` inside a turn.
+inline void in_turn(Reactor& reactor, const std::function<void()>& job) {
+  bool done = false;
+  reactor.post([&] {
+    job();
+    done = true;
+  });
+  EXPECT_TRUE(run_until(reactor, [&] { return done; }));
+}
+
 /// Runs `task` to its end on `reactor`.
 inline void run_task(Reactor& reactor, Task<> task) {
   TaskGroup group;
@@ -33,5 +43,14 @@ inline void run_task(Reactor& reactor, Task<> task) {
   });
   EXPECT_TRUE(run_until(reactor, [&] { return started && group.size() == 0; }));
 }
+
+/// A test whose objects live in a reactor.
+class ReactorTest : public ::testing::Test {
+ protected:
+  bool wait(const std::function<bool()>& done) { return run_until(reactor, done); }
+  void in_turn(const std::function<void()>& job) { testing::in_turn(reactor, job); }
+
+  Reactor reactor;
+};
 
 }  // namespace fairlead::net::testing
