@@ -5,6 +5,7 @@ import shutil
 import pytest
 from fairlead import CardFolder, wait_until
 from fairlead.launcher import ROOT
+from fairlead.vllm_api import Api
 
 FOLDER = str(ROOT / "share/demo")
 ECHO = ["--reply", "echo", "--speedup-ratio", "0"]
@@ -186,23 +187,27 @@ def test_replacing_a_card_moves_its_traffic(mock_engine, frontend, cards):
     assert served(*engines) == [1, 1]
 
 
-def test_streams_of_a_withdrawn_worker_finish(mock_engine, frontend, cards):
-    flags = ["--reply", "echo", "--speedup-ratio", "0", "--token-interval-ms", "20"]
-    engines = [mock_engine(*flags, model="demo") for _ in range(2)]
+def test_streams_of_a_withdrawn_worker_finish(mock_engine, frontend, cards, stubs):
+    engines = [mock_engine(*ECHO, "--token-interval-ms", interval, model="demo") for interval in (50, 0)]
     server = frontend()
+    api = Api(engines[0], stubs)
+    freeze = api.control_pb.PauseGenerationRequest(mode=api.control_pb.PAUSE_MODE_KEEP)
     cards.put("a", engines[0].url)
     wait_workers(server, engines[0])
     with server.client() as client:
         stream = client.chat.completions.create(model="demo", messages=WORDS, max_tokens=60, stream=True,
                                                 extra_body={"ignore_eos": True})
         next(stream)
+        api.control.PauseGeneration(freeze)  # the stream is amid its tokens however long the rest takes
+        assert engines[0].state()["running"] == 1, "the stream ended before the withdrawal"
         cards.put("b", engines[1].url)
         wait_workers(server, *engines)
         cards.remove("a")
         wait_workers(server, engines[1])
         for _ in range(3):
             client.chat.completions.create(model="demo", messages=WORDS, max_tokens=2)
-        assert engines[0].state()["running"] == 1, "the stream ended before the withdrawal"
+        assert engines[0].state()["running"] == 1, "the withdrawal ended the stream"
+        api.control.ResumeGeneration(api.control_pb.ResumeGenerationRequest())
         assert [chunk.choices[0].finish_reason for chunk in stream][-1] == "length"
     assert served(*engines) == [1, 3]
     assert engines[0].wait_idle()["aborted_total"] == 0

@@ -211,7 +211,8 @@ class Launcher:
               model_path: Path | str | None = None, env: dict[str, str] | None = None,
               ready_timeout: float = 20.0, wait_models: bool = True) -> Serve:
         """A frontend in direct mode on the engines (mocks or URLs), listening at a free port. Returns
-        when it is ready and, unless `wait_models` is false, can serve a model."""
+        when it is ready and, unless `wait_models` is false, can serve a model. An engine that gets no
+        processor time for some seconds does not leave routing, unless `env` or a flag says so."""
         args: list[object] = ["serve", "--http-host", "127.0.0.1", "--http-port", "0"]
         if engines:
             args += ["--direct", "--direct-backend", backend]
@@ -219,7 +220,7 @@ class Launcher:
                 args += ["--engine-url", engine.url if isinstance(engine, MockEngine) else engine]
         if model_path is not None:
             args += ["--model-path", model_path]
-        process = self.start(*args, *flags, env=env)
+        process = self.start(*args, *flags, env={"FAIRLEAD_ENGINE_HEALTH_TIMEOUT_SECS": "60", **(env or {})})
         serve = Serve(process, process.ready(ready_timeout))
         if engines and wait_models:
             serve.wait_ready()
