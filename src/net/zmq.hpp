@@ -1,5 +1,9 @@
 #pragma once
 
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,22 +25,89 @@ enum class Kind : unsigned char {
   Dealer,  ///< Asks a router.
 };
 
+/// Which addresses a host name stands for; the library tries one of them only.
+enum class Family : unsigned char {
+  ByLiteral,  ///< IPv6 for endpoints with brackets, else IPv4.
+  Ipv6,       ///< IPv6 if the name has such an address.
+};
+
 /// How a socket behaves. Zero water marks mean unlimited.
 struct SocketOptions {
-  int send_high_water = 1000;     ///< Messages queued per peer before they are dropped.
-  int receive_high_water = 1000;  ///< Likewise, received.
+  int send_high_water = 1000;           ///< Messages queued per peer before they are dropped.
+  int receive_high_water = 1000;        ///< Likewise, received.
+  std::int64_t max_message_bytes = -1;  ///< A peer that sends more is cut; -1: without limit.
+  Family family = Family::ByLiteral;    ///< For `connect`.
 };
 
 /// A ZeroMQ context with its I/O thread. Outlives its sockets. Any thread.
 class Context {
  public:
-  Context();
+  /// `max_sockets` bounds how many sockets may be open at a time.
+  explicit Context(int max_sockets = 1023);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
  private:
   friend class Socket;
+  void* handle_;
+};
+
+/// One frame in the library's own memory, so that receiving copies nothing.
+class Frame {
+ public:
+  Frame();
+  ~Frame();
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+
+  /// Content; valid until something else is received into the frame.
+  std::string_view bytes() const;
+
+ private:
+  friend class Socket;
+  alignas(void*) mutable std::array<std::byte, 64> message_;
+};
+
+/// Room for one message, used again for the next one.
+class Message {
+ public:
+  /// Frames whose content is kept.
+  static constexpr std::size_t kFrames = 4;
+
+  /// Number of frames, of which those beyond `kFrames` were dropped.
+  std::size_t size() const { return size_; }
+  /// Content of frame `index`, which must be below both `size()` and `kFrames`.
+  std::string_view operator[](std::size_t index) const { return frames_[index].bytes(); }
+
+ private:
+  friend class Socket;
+  std::array<Frame, kFrames> frames_;
+  Frame surplus_;
+  std::size_t size_ = 0;
+};
+
+/// What happened to a socket's connection.
+enum class ConnectionEvent : unsigned char {
+  Up,    ///< The peer was greeted: from here on its messages are received.
+  Down,  ///< The connection broke. A new one is made in the background.
+};
+
+/// Tells what happens to the connection of one socket. One thread at a time.
+class Monitor {
+ public:
+  ~Monitor();
+  Monitor(const Monitor&) = delete;
+  Monitor& operator=(const Monitor&) = delete;
+
+  /// The next event, or none. Up or Down comes before the messages received after it.
+  std::optional<ConnectionEvent> next();
+  /// As `Socket::fd`.
+  int fd() const;
+
+ private:
+  friend class Socket;
+  explicit Monitor(void* handle) : handle_(handle) {}
   void* handle_;
 };
 
@@ -61,14 +132,19 @@ class Socket {
   bool send(const Frames& frames);
   /// The next message, or none.
   std::optional<Frames> receive();
+  /// Likewise, without copying; false when there is none.
+  bool receive(Message& message);
+  /// Begins to watch the connection; before `connect`, and once.
+  Result<std::unique_ptr<Monitor>> monitor(Context& context);
   /// A descriptor that becomes readable, edge-triggered, when `receive` or `send` must be tried
   /// again.
   int fd() const;
 
  private:
   friend void wait(Socket* socket, int fd, int timeout_ms);
-  explicit Socket(void* handle) : handle_(handle) {}
+  Socket(void* handle, Family family) : handle_(handle), family_(family) {}
   void* handle_;
+  Family family_;
 };
 
 /// Waits until a message can be received from `socket` or `fd` is readable, at most
