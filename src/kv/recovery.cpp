@@ -27,6 +27,7 @@ void Recovery::connected(TimePoint now) {
   }
   const bool first = phase_ == Phase::Connecting;
   connect_overdue_ = false;
+  reconnected_ = !first;
   phase_ = Phase::Waiting;
   if (first) {
     begin(now);
@@ -255,8 +256,10 @@ void Recovery::settle(TimePoint now, bool progress) {
 void Recovery::restart(TimePoint now) {
   counters_.restarts.add(1);
   clear_view();
-  restart_run_ =
-      last_restart_ && now - *last_restart_ < options_.restart_memory ? restart_run_ + 1 : 1;
+  // An engine may well crash again and again, but then its connection breaks in between.
+  const bool row = last_restart_ && !reconnected_ && now - *last_restart_ < options_.restart_memory;
+  restart_run_ = row ? restart_run_ + 1 : 1;
+  reconnected_ = false;
   last_restart_ = now;
   unstable_ = restart_run_ >= kRestartRun;
   rebuild(now);

@@ -97,7 +97,8 @@ class RecoveryHost {
 
 /// Bounds and delays of a recovery.
 struct RecoveryOptions {
-  using Duration = std::chrono::milliseconds;        ///< Unit of all delays.
+  /// Unit of all delays.
+  using Duration = std::chrono::milliseconds;
   bool replay = true;                                ///< The source has a replay endpoint.
   std::size_t buffer_batches = 4096;                 ///< Batches held during a replay.
   std::size_t buffer_bytes = std::size_t{32} << 20;  ///< Their bytes.
@@ -134,7 +135,8 @@ struct RecoveryCounters {
 /// The state machine of one source. One thread; only the counters may be read by others.
 class Recovery {
  public:
-  using TimePoint = std::chrono::steady_clock::time_point;  ///< Of the caller's clock.
+  /// Of the caller's clock.
+  using TimePoint = std::chrono::steady_clock::time_point;
 
   /// The sequence number of end markers; never a batch's.
   static constexpr std::uint64_t kEndMarker = UINT64_MAX;
@@ -230,6 +232,7 @@ class Recovery {
   Coverage coverage_ = Coverage::Partial;
   std::uint64_t cursor_ = 0;
   std::optional<Anchor> anchor_;
+  std::optional<std::uint64_t> retried_;    // the last undecodable batch that is asked for again
   std::optional<std::uint64_t> last_live_;  // of this life of the publisher
   std::map<std::uint64_t, std::string> pending_;
   std::size_t pending_bytes_ = 0;
@@ -238,6 +241,7 @@ class Recovery {
 
   bool any_next_ = false;      // nothing is known: whatever batch comes next begins the view
   bool doubt_ = false;         // reconnected: it may be another life
+  bool reconnected_ = false;   // since the last restart
   bool want_history_ = false;  // the view began without a replay that was not to be had
   bool synced_ = false;        // was live since the last clear
   bool replay_dead_ = false;   // did not answer when it was given up last
@@ -247,7 +251,7 @@ class Recovery {
   int fruitless_ = 0;    // answers in a row that gave nothing though a gap is left
   int unanswered_ = 0;   // requests in a row without answer
   int bad_in_row_ = 0;   // batches in a row that were skipped
-  int restart_run_ = 0;  // restarts in a row
+  int restart_run_ = 0;  // restarts in a row, on one connection
   StaleReason bad_reason_ = StaleReason::None;
   std::optional<TimePoint> last_restart_;
   TimePoint connect_by_;

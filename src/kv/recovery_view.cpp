@@ -62,7 +62,8 @@ bool Recovery::apply(std::uint64_t sequence, std::string_view payload, bool retr
   switch (applied.outcome) {
     case Applied::Outcome::Undecodable:
       counters_.decode_errors.add(1);
-      if (retry && options_.replay && bad_in_row_ < kBadRun) {
+      if (retry && options_.replay && bad_in_row_ < kBadRun && retried_ != sequence) {
+        retried_ = sequence;
         return false;
       }
       lose(1, false);
@@ -183,6 +184,7 @@ void Recovery::clear_view() {
   host_.clear();
   weights_ = {};
   anchor_.reset();
+  retried_.reset();
   coverage_ = Coverage::Partial;
   synced_ = false;
 }
