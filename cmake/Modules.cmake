@@ -18,6 +18,9 @@ set(api_DEPS fl_base fl_net fl_observe fl_tokenizer fl_chat fl_engine fl_fleet f
 set(mock_DEPS fl_base fl_net fl_kv fl_proto)
 set(cli_DEPS fl_base fl_net fl_observe fl_tokenizer fl_jinja fl_chat fl_engine fl_fleet fl_routing fl_serving fl_api fl_mock)
 
+# What the unit tests of a folder need beside it.
+set(kv_TEST_DEPS fl_mock)
+
 function(fairlead_add_modules)
   foreach(module ${FAIRLEAD_MODULES})
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${module}/*.cpp)

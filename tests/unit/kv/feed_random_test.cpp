@@ -1,0 +1,143 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <random>
+
+#include "kv/feed_testing.hpp"
+#include "mock/block_pool.hpp"
+
+namespace fairlead::kv {
+namespace {
+
+/// A simulated engine's cache under a random load, publishing what changes.
+class RandomEngine {
+ public:
+  RandomEngine(const mock::KvPublisherOptions& options, std::uint64_t seed)
+      : random_(seed), pool_(kBlocks, kBlockSize, true) {
+    pool_.set_recording(true);
+    auto started = mock::KvPublisher::start(options);
+    EXPECT_TRUE(started) << started.error().message;
+    publisher_ = std::move(*started);
+  }
+
+  mock::KvPublisher& publisher() { return *publisher_; }
+
+  /// One step: a prompt that shares its beginning with others comes in, older ones leave, and now
+  /// and then the cache is reset. The result is the number of events.
+  std::size_t step() {
+    if (next(400) == 0) {
+      release(0);
+      EXPECT_TRUE(pool_.reset());
+    }
+    std::vector<mock::TokenId> tokens;
+    const auto document = static_cast<mock::TokenId>(next(60));
+    const std::size_t shared = kBlockSize * next(30);
+    for (std::size_t i = 0; i < shared; ++i) {
+      tokens.push_back(document * 1000 + static_cast<mock::TokenId>(i));
+    }
+    for (std::size_t i = kBlockSize * (1 + next(30)); i > 0; --i) {
+      tokens.push_back(static_cast<mock::TokenId>(100000 + next(1000)));
+    }
+    std::vector<std::uint64_t> hashes;
+    mock::extend_block_hashes(hashes, tokens, kBlockSize, {});
+    std::vector<mock::BlockId> blocks;
+    // Some prompts skip the cache, so that blocks get copies.
+    if (next(10) != 0) {
+      blocks = pool_.find_prefix(hashes);
+      pool_.acquire(blocks);
+    }
+    const std::size_t known = blocks.size();
+    release(20);
+    if (pool_.allocate(hashes.size() - known, blocks)) {
+      pool_.store(blocks, hashes, tokens, known, hashes.size(), {});
+    }
+    running_.push_back(std::move(blocks));
+    auto events = pool_.take_events();
+    const std::size_t count = events.size();
+    publisher_->publish(std::move(events));
+    batches_ += count == 0 ? 0 : 1;
+    return count;
+  }
+
+  std::uint64_t batches() const { return batches_; }
+  CountingSink::Copies truth() const {
+    CountingSink::Copies copies;
+    for (const auto& cached : pool_.cached()) {
+      copies[cached.hash] = static_cast<int>(pool_.copies(cached.hash));
+    }
+    return copies;
+  }
+
+ private:
+  static constexpr std::size_t kBlocks = 2000;
+
+  std::size_t next(std::size_t bound) {
+    return std::uniform_int_distribution<std::size_t>(0, bound - 1)(random_);
+  }
+  void release(std::size_t keep) {
+    while (running_.size() > keep) {
+      pool_.release(running_.front());
+      running_.pop_front();
+    }
+  }
+
+  std::mt19937_64 random_;
+  mock::BlockPool pool_;
+  std::unique_ptr<mock::KvPublisher> publisher_;
+  std::deque<std::vector<mock::BlockId>> running_;
+  std::uint64_t batches_ = 0;
+};
+
+mock::KvPublisherOptions engine_options() {
+  mock::KvPublisherOptions options;
+  options.endpoint = "tcp://127.0.0.1:*";
+  options.replay_endpoint = "tcp://127.0.0.1:*";
+  options.block_size = kBlockSize;
+  options.seed = 7;
+  return options;
+}
+
+class RandomFeedTest : public FeedTest {
+ protected:
+  // Steps until that many events were published, never far ahead of the feed.
+  void run(RandomEngine& engine, std::size_t events) {
+    while (events > 0) {
+      events -= std::min(events, engine.step());
+      ASSERT_TRUE(eventually([&] {
+        return engine.batches() - (subscription_->status().last_sequence.value_or(0)) < 50;
+      }));
+    }
+  }
+  void expect_truth(RandomEngine& engine) {
+    ASSERT_TRUE(reaches(engine.batches() - 1));
+    EXPECT_EQ(subscription_->status().coverage, Coverage::Complete);
+    EXPECT_EQ(sink_.copies(), engine.truth());
+    EXPECT_GT(sink_.copies().size(), 500U);
+  }
+};
+
+TEST_F(RandomFeedTest, TheViewEqualsTheEnginesCacheInSpiteOfDropsAndRestarts) {
+  mock::KvPublisherOptions options = engine_options();
+  auto engine = std::make_unique<RandomEngine>(options, 1);
+  options.endpoint = engine->publisher().endpoint();
+  options.replay_endpoint = engine->publisher().replay_endpoint();
+  follow(engine->publisher());
+  ASSERT_TRUE(reaches(ViewState::NoEvents));
+  engine->publisher().set_drop_probability(0.1);
+  run(*engine, 60000);
+  expect_truth(*engine);
+  EXPECT_GT(count(&RecoveryCounters::gaps), 20);
+  EXPECT_EQ(count(&RecoveryCounters::lost_batches), 0);
+
+  engine.reset();
+  engine = std::make_unique<RandomEngine>(options, 2);
+  engine->publisher().set_drop_probability(0.5);
+  run(*engine, 60000);
+  expect_truth(*engine);
+  EXPECT_EQ(count(&RecoveryCounters::restarts), 1);
+  EXPECT_EQ(count(&RecoveryCounters::lost_batches), 0);
+}
+
+}  // namespace
+}  // namespace fairlead::kv
