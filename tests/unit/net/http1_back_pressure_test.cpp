@@ -218,7 +218,7 @@ Task<> write_much(Exchange& exchange, Script& script) {
     drained.reset();
     exchange.out() += piece;
     exchange.commit();
-    co_await testing::NextTurn();
+    co_await NextTurn();
     if (exchange.unsent() > 256 * 1024) {
       ++waits;
       co_await drained.wait();

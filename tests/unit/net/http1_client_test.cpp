@@ -21,7 +21,6 @@ using std::chrono::seconds;
 using testing::BytePeer;
 using testing::count_of;
 using testing::in_turn;
-using testing::NextTurn;
 using testing::run_until;
 using ::testing::StartsWith;
 

@@ -211,7 +211,7 @@ TEST(Http1Lifecycle, ThrowingAndSilentHandlersAnswer500) {
       throw std::runtime_error("boom");
     }
     if (exchange.request().path == "/late") {
-      co_await testing::NextTurn();
+      co_await NextTurn();
       throw 42;
     }
   });
@@ -231,8 +231,8 @@ TEST(Http1Lifecycle, AnUnfinishedStreamIsAborted) {
     exchange.start(200, {});
     exchange.out() += "part";
     exchange.commit();
-    co_await testing::NextTurn();
-    co_await testing::NextTurn();
+    co_await NextTurn();
+    co_await NextTurn();
   });
   BytePeer& peer = server.connect();
   server.send(peer, kGet);

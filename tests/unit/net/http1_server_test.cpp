@@ -40,7 +40,7 @@ Task<> stream_back(Exchange& exchange) {
   for (std::size_t i = 0; i < body.size(); i += 10) {
     exchange.out().append(body.substr(i, 10));
     exchange.commit();
-    co_await testing::NextTurn();
+    co_await NextTurn();
   }
   exchange.finish({{"x-trailer", "dropped"}});
 }
@@ -329,7 +329,7 @@ TEST(Http1Server, CoalescesWhatOneTurnProduced) {
       exchange.commit();
     }
     exchange.out() += "not committed";
-    co_await testing::NextTurn();
+    co_await NextTurn();
     exchange.finish();
   });
   BytePeer& peer = server.connect();

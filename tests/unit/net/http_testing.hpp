@@ -98,22 +98,6 @@ class BytePeer final : public StreamHandler {
   bool shutting_ = false;
 };
 
-/// Awaiting it goes on in the next turn.
-class NextTurn final : private Flushable {
- public:
-  bool await_ready() const { return false; }
-  void await_suspend(std::coroutine_handle<> awaiting) {
-    node_.handle = awaiting;
-    Reactor::current()->flush_later(*this);
-  }
-  void await_resume() const {}
-
- private:
-  void flush() override { Reactor::current()->make_ready(node_); }
-
-  ReadyNode node_;
-};
-
 /// Removes the Date fields, which differ from run to run.
 inline std::string without_dates(std::string text) {
   for (std::size_t at = 0; (at = text.find("date: ", at)) != std::string::npos;) {
