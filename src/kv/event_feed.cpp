@@ -263,12 +263,17 @@ class Subscription::Thread {
   std::thread thread_;  // the last: it uses all others
 };
 
-Subscription::Subscription(std::shared_ptr<Thread> thread, std::unique_ptr<FeedSource> source)
-    : thread_(std::move(thread)), source_(std::move(source)) {
+Subscription::Subscription(std::shared_ptr<Thread> thread, std::shared_ptr<Count> count,
+                           std::unique_ptr<FeedSource> source)
+    : thread_(std::move(thread)), count_(std::move(count)), source_(std::move(source)) {
+  count_->fetch_add(1, std::memory_order_relaxed);
   thread_->add(*source_);
 }
 
-Subscription::~Subscription() { thread_->remove(*source_); }
+Subscription::~Subscription() {
+  thread_->remove(*source_);
+  count_->fetch_sub(1, std::memory_order_relaxed);
+}
 
 SourceStatus Subscription::status() const { return source_->status(); }
 const RecoveryCounters& Subscription::recovery() const { return source_->recovery_counters(); }
@@ -277,7 +282,9 @@ const EventNormalizer& Subscription::normalizer() const { return source_->normal
 void Subscription::new_instance() { thread_->new_instance(*source_); }
 
 EventFeed::EventFeed(const FeedOptions& options)
-    : options_(options), context_(std::make_unique<net::zmq::Context>(kMaxSockets)) {
+    : options_(options),
+      context_(std::make_unique<net::zmq::Context>(kMaxSockets)),
+      sources_(std::make_shared<Subscription::Count>(0)) {
   for (int i = 0; i < std::max(1, options.threads); ++i) {
     threads_.push_back(std::make_shared<Subscription::Thread>(i));
   }
@@ -290,13 +297,13 @@ Result<std::unique_ptr<Subscription>> EventFeed::subscribe(const SourceSpec& spe
   if (auto checked = check_descriptors(); !checked) {
     return std::unexpected(checked.error());
   }
-  auto source = FeedSource::open(*context_, options_, spec, sink);
+  auto source = FeedSource::open(*context_, options_, spec, sink, *sources_);
   if (!source) {
     return std::unexpected(source.error());
   }
   const auto thread = std::ranges::min_element(
       threads_, {}, [](const auto& candidate) { return candidate->sources(); });
-  return std::unique_ptr<Subscription>(new Subscription(*thread, std::move(*source)));
+  return std::unique_ptr<Subscription>(new Subscription(*thread, sources_, std::move(*source)));
 }
 
 }  // namespace fairlead::kv

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -57,6 +59,11 @@ struct FeedOptions {
   RecoveryOptions recovery;                               ///< Its `replay` is set per source.
   std::size_t max_message_bytes = std::size_t{32} << 20;  ///< An engine that sends more is cut.
   int receive_high_water = 8192;  ///< Live messages queued per source before the engine's queue.
+  /// Replayed messages queued for all sources together, though always 1024 for each. What finds no
+  /// room waits at the engine, or is dropped there and asked for again.
+  std::size_t replay_messages = 200'000;
+  /// Until a host name is tried with its addresses of the other family.
+  std::chrono::milliseconds other_family{3'000};
 };
 
 class FeedSource;
@@ -82,8 +89,12 @@ class Subscription {
  private:
   friend class EventFeed;
   class Thread;
-  Subscription(std::shared_ptr<Thread> thread, std::unique_ptr<FeedSource> source);
+  /// Sources of a feed now.
+  using Count = std::atomic<std::size_t>;
+  Subscription(std::shared_ptr<Thread> thread, std::shared_ptr<Count> count,
+               std::unique_ptr<FeedSource> source);
   std::shared_ptr<Thread> thread_;
+  std::shared_ptr<Count> count_;
   std::unique_ptr<FeedSource> source_;
 };
 
@@ -105,6 +116,7 @@ class EventFeed {
  private:
   FeedOptions options_;
   std::unique_ptr<net::zmq::Context> context_;
+  std::shared_ptr<Subscription::Count> sources_;
   std::vector<std::shared_ptr<Subscription::Thread>> threads_;
 };
 

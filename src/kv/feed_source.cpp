@@ -18,10 +18,8 @@ using net::zmq::Message;
 constexpr std::size_t kMessagesPerTurn = 64;
 constexpr std::chrono::milliseconds kTurn{2};
 constexpr std::chrono::seconds kLogInterval{10};
-// A host name may have addresses of a family in which nobody listens.
-constexpr std::chrono::seconds kOtherFamily{3};
 constexpr std::size_t kDefaultBufferSteps = 10000;
-constexpr std::size_t kLargestBufferSteps = 1000000;
+constexpr std::size_t kLeastReplayMessages = 1024;
 
 std::string big_endian(std::uint64_t value) {
   std::string bytes;
@@ -70,11 +68,13 @@ bool FeedSource::Limiter::pass(TimePoint now) {
 }
 
 FeedSource::FeedSource(net::zmq::Context& context, const FeedOptions& options,
-                       const SourceSpec& spec, EventSink& sink)
+                       const SourceSpec& spec, EventSink& sink,
+                       const std::atomic<std::size_t>& sources)
     : context_(context),
       options_(options),
       spec_(spec),
       sink_(sink),
+      sources_(sources),
       normalizer_(NormalizerOptions{.block_size = spec.block_size,
                                     .rank = spec.rank,
                                     .label = spec.label,
@@ -85,8 +85,9 @@ FeedSource::~FeedSource() { unwatch(); }
 
 Result<std::unique_ptr<FeedSource>> FeedSource::open(net::zmq::Context& context,
                                                      const FeedOptions& options,
-                                                     const SourceSpec& spec, EventSink& sink) {
-  std::unique_ptr<FeedSource> source(new FeedSource(context, options, spec, sink));
+                                                     const SourceSpec& spec, EventSink& sink,
+                                                     const std::atomic<std::size_t>& sources) {
+  std::unique_ptr<FeedSource> source(new FeedSource(context, options, spec, sink, sources));
   if (auto opened = source->open_live(); !opened) {
     return std::unexpected(opened.error());
   }
@@ -117,7 +118,8 @@ Result<> FeedSource::open_live() {
   unwatch();
   monitor_ = std::move(*monitor);
   live_ = std::move(*socket);
-  other_family_at_ = names_a_host(spec_.endpoint) ? Clock::now() + kOtherFamily : TimePoint::max();
+  other_family_at_ =
+      names_a_host(spec_.endpoint) ? Clock::now() + options_.other_family : TimePoint::max();
   if (epoll_fd >= 0) {
     watch(epoll_fd);
   }
@@ -125,7 +127,7 @@ Result<> FeedSource::open_live() {
 }
 
 void FeedSource::try_other_family() {
-  other_family_at_ = Clock::now() + kOtherFamily;
+  other_family_at_ = Clock::now() + options_.other_family;
   family_ =
       family_ == net::zmq::Family::ByLiteral ? net::zmq::Family::Ipv6 : net::zmq::Family::ByLiteral;
   if (auto opened = open_live(); !opened && state_lines_.pass(Clock::now())) {
@@ -313,11 +315,13 @@ void FeedSource::clear() {
 
 bool FeedSource::request_replay(std::uint64_t start) {
   if (!replay_) {
-    // A full answer must find room: what does not is dropped by the engine, silently.
+    // Best when a full answer finds room: some engines drop what does not, silently.
     const std::size_t steps = spec_.buffer_steps == 0 ? kDefaultBufferSteps : spec_.buffer_steps;
+    const std::size_t sources = std::max<std::size_t>(1, sources_.load(std::memory_order_relaxed));
+    const std::size_t room = std::max(kLeastReplayMessages, options_.replay_messages / sources);
     auto socket = net::zmq::Socket::open(
         context_, net::zmq::Kind::Dealer,
-        {.receive_high_water = static_cast<int>(std::min(steps, kLargestBufferSteps)) + 1,
+        {.receive_high_water = static_cast<int>(std::min(steps + 1, room)),
          .max_message_bytes = static_cast<std::int64_t>(options_.max_message_bytes),
          .family = family_});
     auto connected = socket ? (*socket)->connect(spec_.replay_endpoint)
@@ -389,8 +393,10 @@ void FeedSource::report() {
     return;
   }
   if (reason == StaleReason::CannotConnect) {
-    log::warn("KV events of {}: cannot connect to {}: what its cache holds is unknown", spec_.label,
-              spec_.endpoint);
+    log::warn(
+        "KV events of {}: cannot connect to {}: what its cache holds is unknown (an engine listens "
+        "only if its endpoint has a wildcard, as in tcp://*:5557)",
+        spec_.label, spec_.endpoint);
   } else if (!state_lines_.pass(now)) {
     return;
   } else if (reason != StaleReason::None) {

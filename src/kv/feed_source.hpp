@@ -29,10 +29,12 @@ class FeedSource final : private RecoveryHost, private EventSink {
   /// Unit of its deadlines.
   using TimePoint = Recovery::TimePoint;
 
-  /// Opens the live socket and begins to connect. `context` and `sink` outlive the source.
+  /// Opens the live socket and begins to connect. `sources` tells how many share the room for
+  /// replayed messages. All references but `spec` outlive the source.
   static Result<std::unique_ptr<FeedSource>> open(net::zmq::Context& context,
                                                   const FeedOptions& options,
-                                                  const SourceSpec& spec, EventSink& sink);
+                                                  const SourceSpec& spec, EventSink& sink,
+                                                  const std::atomic<std::size_t>& sources);
   ~FeedSource() override;
 
   /// Adds its descriptors to an epoll instance, under its own address, and keeps them there.
@@ -59,7 +61,7 @@ class FeedSource final : private RecoveryHost, private EventSink {
 
  private:
   FeedSource(net::zmq::Context& context, const FeedOptions& options, const SourceSpec& spec,
-             EventSink& sink);
+             EventSink& sink, const std::atomic<std::size_t>& sources);
 
   Result<> open_live();
   std::size_t serve_live(MessageRoom& room);
@@ -93,6 +95,7 @@ class FeedSource final : private RecoveryHost, private EventSink {
   const FeedOptions options_;
   const SourceSpec spec_;
   EventSink& sink_;
+  const std::atomic<std::size_t>& sources_;
   net::zmq::Family family_ = net::zmq::Family::ByLiteral;
   EventNormalizer normalizer_;
   EventBatch batch_;

@@ -1,6 +1,7 @@
 #include "kv/event_feed.hpp"
 
 #include <gtest/gtest.h>
+#include <netdb.h>
 #include <sys/resource.h>
 
 #include <random>
@@ -279,6 +280,28 @@ TEST_F(FeedTest, FollowsAnEngineWithoutReplay) {
   EXPECT_EQ(count(&Counters::gaps), 1);
   EXPECT_EQ(count(&Counters::lost_batches), 5);
   EXPECT_EQ(count(&Counters::replays), 0);
+}
+
+TEST_F(FeedTest, AHostNameIsTriedWithBothFamilies) {
+  addrinfo wanted{};
+  wanted.ai_family = AF_INET6;
+  addrinfo* found = nullptr;
+  if (getaddrinfo("localhost", nullptr, &wanted, &found) != 0) {
+    GTEST_SKIP() << "localhost has no IPv6 address here";
+  }
+  freeaddrinfo(found);
+  net::zmq::Context context;
+  auto publisher = net::zmq::Socket::open(context, net::zmq::Kind::Pub);
+  ASSERT_TRUE(publisher);
+  const auto bound = (*publisher)->bind("tcp://[::1]:*");
+  if (!bound) {
+    GTEST_SKIP() << bound.error().message;
+  }
+  FeedOptions options = fast();
+  options.other_family = std::chrono::milliseconds(50);
+  const std::string port = bound->substr(bound->rfind(':'));
+  follow("tcp://localhost" + port, "", sink_, options);
+  EXPECT_TRUE(reaches(ViewState::NoEvents));
 }
 
 TEST_F(FeedTest, OnlyItsTopicIsReceived) {

@@ -1,4 +1,7 @@
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <deque>
@@ -98,6 +101,21 @@ mock::KvPublisherOptions engine_options() {
   return options;
 }
 
+/// Breaks this process's connections to an endpoint. The descriptors stay their owners'.
+int break_connections(const std::string& endpoint) {
+  const int port = std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
+  int broken = 0;
+  for (int fd = 3; fd < 1024; ++fd) {
+    sockaddr_in peer{};
+    socklen_t length = sizeof peer;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0 &&
+        peer.sin_family == AF_INET && ntohs(peer.sin_port) == port) {
+      broken += shutdown(fd, SHUT_RDWR) == 0 ? 1 : 0;
+    }
+  }
+  return broken;
+}
+
 class RandomFeedTest : public FeedTest {
  protected:
   // Steps until that many events were published, never far ahead of the feed.
@@ -137,6 +155,25 @@ TEST_F(RandomFeedTest, TheViewEqualsTheEnginesCacheInSpiteOfDropsAndRestarts) {
   expect_truth(*engine);
   EXPECT_EQ(count(&RecoveryCounters::restarts), 1);
   EXPECT_EQ(count(&RecoveryCounters::lost_batches), 0);
+}
+
+TEST_F(RandomFeedTest, BrokenConnectionsLoseNothing) {
+  RandomEngine engine(engine_options(), 3);
+  follow(engine.publisher());
+  ASSERT_TRUE(reaches(ViewState::NoEvents));
+  engine.publisher().set_drop_probability(0.1);
+  for (int round = 0; round < 5; ++round) {
+    run(engine, 2000);
+    ASSERT_GT(break_connections(engine.publisher().endpoint()), 0);
+    if (round % 2 == 0) {
+      break_connections(engine.publisher().replay_endpoint());
+    }
+    run(engine, 2000);
+    expect_truth(engine);
+  }
+  EXPECT_EQ(count(&RecoveryCounters::restarts), 0);
+  EXPECT_EQ(count(&RecoveryCounters::lost_batches), 0);
+  EXPECT_EQ(count(&RecoveryCounters::clears), 0);
 }
 
 }  // namespace
