@@ -1,0 +1,51 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+
+namespace fairlead::kv {
+
+/// Bytes of an index's own structures, held to a limit. Any thread.
+class MemoryBudget {
+ public:
+  /// A budget of `limit` bytes, all of it free.
+  explicit MemoryBudget(std::size_t limit) : limit_(limit) {}
+
+  /// Takes `bytes`; false, and nothing taken, when that would exceed the limit.
+  bool take(std::size_t bytes) {
+    std::size_t used = used_.load(std::memory_order_relaxed);
+    do {
+      if (bytes > limit_ || used > limit_ - bytes) {
+        return false;
+      }
+    } while (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
+    return true;
+  }
+
+  /// Takes `bytes` and allocates them with `std::malloc`; null when there are none.
+  void* allocate(std::size_t bytes) {
+    if (!take(bytes)) {
+      return nullptr;
+    }
+    void* const memory = std::malloc(bytes);
+    if (!memory) {
+      give(bytes);
+    }
+    return memory;
+  }
+
+  /// Gives back what was taken.
+  void give(std::size_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+
+  /// Bytes taken now.
+  std::size_t used() const { return used_.load(std::memory_order_relaxed); }
+  /// The limit.
+  std::size_t limit() const { return limit_; }
+
+ private:
+  const std::size_t limit_;
+  std::atomic<std::size_t> used_{0};
+};
+
+}  // namespace fairlead::kv

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// What the index's open-addressing tables share: how a hash finds its slot and which sizes exist.
+
+namespace fairlead::kv {
+
+/// Spreads a hash over 64 bits; engines' hashes may be small or regular.
+constexpr std::uint64_t mix_hash(std::uint64_t hash) {
+  hash ^= hash >> 32U;
+  hash *= 0x9E3779B97F4A7C15ULL;
+  return hash ^ (hash >> 29U);
+}
+
+/// Keeps 0 free to mean an empty slot.
+constexpr std::uint64_t slot_key(std::uint64_t hash) {
+  return hash != 0 ? hash : 0xD6E8FEB86659FD93ULL;
+}
+
+/// Slot of a spread hash among `capacity`; the order of hashes is kept.
+constexpr std::size_t slot_of(std::uint64_t spread, std::size_t capacity) {
+  return static_cast<std::size_t>((static_cast<unsigned __int128>(spread) * capacity) >> 64U);
+}
+
+/// Used slots at which a table grows: 7/8.
+constexpr std::size_t slots_usable(std::size_t capacity) { return capacity - capacity / 8; }
+
+/// The size above `capacity`: sizes are a quarter apart, so a table is never less than about 70 %
+/// full after it grew.
+constexpr std::size_t slots_above(std::size_t capacity) {
+  const std::size_t next = capacity + capacity / 4;
+  return next < 16 ? 16 : (next + 3) & ~std::size_t{3};
+}
+
+/// The smallest size that holds `used` slots; 0 for none. A function of `used` alone, so what was
+/// grown and emptied again takes what it would take if built anew.
+constexpr std::size_t slots_for(std::size_t used) {
+  std::size_t capacity = 0;
+  while (slots_usable(capacity) < used) {
+    capacity = slots_above(capacity);
+  }
+  return capacity;
+}
+
+}  // namespace fairlead::kv
