@@ -8,6 +8,7 @@
 #include <random>
 
 #include "kv/feed_testing.hpp"
+#include "kv/index_writer.hpp"
 #include "mock/block_pool.hpp"
 
 namespace fairlead::kv {
@@ -33,15 +34,7 @@ class RandomEngine {
       release(0);
       EXPECT_TRUE(pool_.reset());
     }
-    std::vector<mock::TokenId> tokens;
-    const auto document = static_cast<mock::TokenId>(next(60));
-    const std::size_t shared = kBlockSize * next(30);
-    for (std::size_t i = 0; i < shared; ++i) {
-      tokens.push_back(document * 1000 + static_cast<mock::TokenId>(i));
-    }
-    for (std::size_t i = kBlockSize * (1 + next(30)); i > 0; --i) {
-      tokens.push_back(static_cast<mock::TokenId>(100000 + next(1000)));
-    }
+    const std::vector<mock::TokenId> tokens = prompt();
     std::vector<std::uint64_t> hashes;
     mock::extend_block_hashes(hashes, tokens, kBlockSize, {});
     std::vector<mock::BlockId> blocks;
@@ -61,6 +54,27 @@ class RandomEngine {
     publisher_->publish(std::move(events));
     batches_ += count == 0 ? 0 : 1;
     return count;
+  }
+
+  /// A prompt as `step` makes them.
+  std::vector<mock::TokenId> prompt() {
+    std::vector<mock::TokenId> tokens;
+    const auto document = static_cast<mock::TokenId>(next(60));
+    const std::size_t shared = kBlockSize * next(30);
+    for (std::size_t i = 0; i < shared; ++i) {
+      tokens.push_back(document * 1000 + static_cast<mock::TokenId>(i));
+    }
+    for (std::size_t i = kBlockSize * (1 + next(30)); i > 0; --i) {
+      tokens.push_back(static_cast<mock::TokenId>(100000 + next(1000)));
+    }
+    return tokens;
+  }
+
+  /// Leading blocks of a prompt that are cached.
+  std::size_t cached_prefix(std::span<const mock::TokenId> tokens) const {
+    std::vector<std::uint64_t> hashes;
+    mock::extend_block_hashes(hashes, tokens, kBlockSize, {});
+    return pool_.find_prefix(hashes).size();
   }
 
   std::uint64_t batches() const { return batches_; }
@@ -174,6 +188,42 @@ TEST_F(RandomFeedTest, BrokenConnectionsLoseNothing) {
   EXPECT_EQ(count(&RecoveryCounters::restarts), 0);
   EXPECT_EQ(count(&RecoveryCounters::lost_batches), 0);
   EXPECT_EQ(count(&RecoveryCounters::clears), 0);
+}
+
+TEST_F(RandomFeedTest, TheIndexEqualsTheEnginesCache) {
+  KvIndex index({});
+  const auto target = index.add_target();
+  ASSERT_TRUE(target);
+  IndexWriter writer(index, *target);
+  RandomEngine engine(engine_options(), 4);
+  follow(engine.publisher().endpoint(), engine.publisher().replay_endpoint(), writer);
+  ASSERT_TRUE(reaches(ViewState::NoEvents));
+  engine.publisher().set_drop_probability(0.2);
+  for (int round = 0; round < 4; ++round) {
+    run(engine, 30000);
+    ASSERT_TRUE(reaches(engine.batches() - 1));
+    std::vector<HeldBlock> held;
+    index.snapshot(*target, held);
+    CountingSink::Copies copies;
+    for (const HeldBlock& block : held) {
+      copies[block.engine] = static_cast<int>(block.copies[static_cast<int>(Tier::Device)]);
+    }
+    EXPECT_EQ(copies, engine.truth());
+    std::size_t hits = 0;
+    for (int i = 0; i < 500; ++i) {
+      const auto tokens = engine.prompt();
+      std::vector<SequenceHash> prompt;
+      prompt_hashes(tokens, {.block_size = kBlockSize}, kBaseSeed, prompt);
+      std::vector<Overlap> found;
+      index.find(prompt, found);
+      const std::size_t expected = engine.cached_prefix(tokens);
+      ASSERT_EQ(found.empty() ? 0 : found.front().device, expected);
+      hits += expected != 0 ? 1 : 0;
+    }
+    EXPECT_GT(hits, 50U);
+  }
+  EXPECT_GT(count(&RecoveryCounters::gaps), 100);
+  EXPECT_EQ(writer.counters().unknown_parent.get(), 0);
 }
 
 }  // namespace
