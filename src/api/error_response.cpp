@@ -1,5 +1,7 @@
 #include "api/error_response.hpp"
 
+#include <utility>
+
 #include "base/json.hpp"
 
 namespace fairlead::api {
@@ -77,6 +79,13 @@ void respond_json(net::http::Exchange& exchange, int status, std::string_view bo
   net::http::HeaderList headers{{"content-type", "application/json"}};
   add_request_id(exchange, headers);
   exchange.respond(status, headers, body);
+}
+
+void respond_json(net::http::Exchange& exchange, int status, std::string body,
+                  std::shared_ptr<void> kept) {
+  net::http::HeaderList headers{{"content-type", "application/json"}};
+  add_request_id(exchange, headers);
+  exchange.respond_owned(status, headers, std::move(body), std::move(kept));
 }
 
 }  // namespace fairlead::api

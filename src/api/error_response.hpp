@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -30,5 +31,8 @@ void add_request_id(const net::http::Exchange& exchange, net::http::HeaderList& 
 
 /// Answers with a JSON body.
 void respond_json(net::http::Exchange& exchange, int status, std::string_view body);
+/// Likewise with a long body; `kept` is let go when the client has taken it.
+void respond_json(net::http::Exchange& exchange, int status, std::string body,
+                  std::shared_ptr<void> kept);
 
 }  // namespace fairlead::api

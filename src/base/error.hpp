@@ -22,6 +22,7 @@ enum class ErrorCode : std::uint8_t {
   BodyTooLarge,           ///< The body is above the limit.
   UnsupportedMediaType,   ///< The content type is not JSON.
   HeadersTooLarge,        ///< The request head is above the limit.
+  AnswerTooLarge,         ///< The answer outgrew what is gathered for one that is not streamed.
   CapabilityUnsupported,  ///< No worker of the model can honour an option.
   ClientGone,             ///< The client left; nobody reads the answer.
   // This server's state.

@@ -301,8 +301,13 @@ Result<Value> parse(std::string_view text, int max_depth) {
 }
 
 void append_string(std::string& out, std::string_view text) {
-  static constexpr char kHex[] = "0123456789abcdef";
   out.push_back('"');
+  append_escaped(out, text);
+  out.push_back('"');
+}
+
+void append_escaped(std::string& out, std::string_view text) {
+  static constexpr char kHex[] = "0123456789abcdef";
   std::size_t start = 0;
   std::size_t i = 0;
   while (i < text.size()) {
@@ -338,7 +343,6 @@ void append_string(std::string& out, std::string_view text) {
     start = ++i;
   }
   out.append(text, start, text.size() - start);
-  out.push_back('"');
 }
 
 void append_number(std::string& out, double value) {

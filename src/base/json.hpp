@@ -124,6 +124,10 @@ Result<Value> parse(std::string_view text, int max_depth = kMaxDepth);
 /// the output is always valid.
 void append_string(std::string& out, std::string_view text);
 
+/// The same without the quotes: what is appended piece by piece, at the bounds of characters, is
+/// one string.
+void append_escaped(std::string& out, std::string_view text);
+
 /// Appends a finite number in the shortest form that reads back equal; others become `null`.
 void append_number(std::string& out, double value);
 

@@ -319,6 +319,9 @@ void Frontend::collect(observe::TextWriter& writer) const {
   gauge("http_unfinished_request_bytes",
         "Bytes of requests that are not complete, as far as they count",
         options_.limits.bodies->used());
+  gauge("http_answer_bytes",
+        "Bytes of answers that are not streamed and not yet taken, as far as they count",
+        options_.service.answers->used());
   writer.family("log_lines_dropped_total", "counter", "Log lines dropped because stderr was slow");
   writer.sample({}, static_cast<double>(log::dropped()));
 }

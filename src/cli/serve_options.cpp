@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <random>
 
 #include "cli/canary_options.hpp"
@@ -24,14 +25,22 @@ std::size_t kib_of(const Settings& settings, std::string_view name) {
   return static_cast<std::size_t>(settings.integer(name)) * 1024;
 }
 
+std::size_t mib_of(const Settings& settings, std::string_view name) {
+  return static_cast<std::size_t>(std::llround(settings.number(name) * 1024 * 1024));
+}
+
+/// A total in MiB, at least `one` of what it is the total of.
+std::shared_ptr<net::http::BodyBudget> budget_of(const Settings& settings, std::string_view name,
+                                                 std::size_t one) {
+  const auto mib = static_cast<std::size_t>(settings.integer(name));
+  return std::make_shared<net::http::BodyBudget>(std::max(mib * 1024 * 1024, one));
+}
+
 net::http::ServerLimits server_limits(const Settings& settings) {
   net::http::ServerLimits limits;
   limits.header_bytes = kib_of(settings, "http-header-limit-kb");
-  limits.body_bytes =
-      static_cast<std::size_t>(std::llround(settings.number("http-body-limit-mb") * 1024 * 1024));
-  const auto mib = static_cast<std::size_t>(settings.integer("http-body-total-mb"));
-  limits.bodies =
-      std::make_shared<net::http::BodyBudget>(std::max(mib * 1024 * 1024, limits.body_bytes));
+  limits.body_bytes = mib_of(settings, "http-body-limit-mb");
+  limits.bodies = budget_of(settings, "http-body-total-mb", limits.body_bytes);
   limits.read_ahead_bytes = kib_of(settings, "http-read-ahead-kb");
   limits.body_min_rate =
       static_cast<std::size_t>(std::llround(settings.number("http-body-min-rate-kb") * 1024));
@@ -211,6 +220,9 @@ Result<ServeOptions> serve_options(const Settings& settings) {
   options.service.inline_prompt_bytes =
       static_cast<std::size_t>(settings.integer("inline-prompt-bytes"));
   options.service.stream_timeout = seconds_of(settings, "stream-timeout-secs");
+  options.service.answer_bytes = mib_of(settings, "http-answer-limit-mb");
+  options.service.answers =
+      budget_of(settings, "http-answer-total-mb", options.service.answer_bytes);
   options.service.max_attempts = static_cast<std::uint32_t>(settings.integer("max-attempts"));
   options.api = api_options(settings);
   options.api.high_mark_bytes = options.limits.high_mark_bytes;

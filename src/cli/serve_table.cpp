@@ -123,6 +123,27 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      .section = kServer,
      .minimum = 1,
      .maximum = 1048576},
+    {.name = "http-answer-limit-mb",
+     .kind = Number,
+     .value_name = "MIB",
+     .default_value = "64",
+     .help =
+         "Largest answer that is not streamed, log-probabilities and token ids included; one that "
+         "outgrows it is ended with a 400. A stream has no such bound",
+     .section = kServer,
+     .minimum = 0.001,
+     .maximum = 65536},
+    {.name = "http-answer-total-mb",
+     .kind = Integer,
+     .value_name = "MIB",
+     .default_value = "1024",
+     .help =
+         "All answers together that are not streamed, until their clients have taken them; what "
+         "does not fit is refused with 503 and Retry-After. At least one largest answer. Those up "
+         "to 16 KiB do not count",
+     .section = kServer,
+     .minimum = 1,
+     .maximum = 1048576},
     {.name = "http-read-ahead-kb",
      .kind = Integer,
      .value_name = "KIB",

@@ -6,7 +6,8 @@
 
 namespace fairlead::net::http {
 
-/// The bytes of unfinished requests that all servers of a process may hold together. Any thread.
+/// The bytes of unfinished requests, or of gathered answers, that all servers of a process may hold
+/// together. Any thread.
 class BodyBudget {
  public:
   /// At most `limit` bytes.
@@ -26,11 +27,12 @@ class BodyBudget {
   std::atomic<std::size_t> used_{0};
 };
 
-/// What one connection has taken of a budget; its destructor gives it back. Little is free, so that
-/// ordinary requests neither touch the shared count nor are refused because of large ones.
+/// What one connection or answer has taken of a budget; its destructor gives it back. Little is
+/// free, so that ordinary requests neither touch the shared count nor are refused because of large
+/// ones.
 class BodyShare {
  public:
-  static constexpr std::size_t kFree = 16 * 1024;  ///< A connection that holds less counts nothing.
+  static constexpr std::size_t kFree = 16 * 1024;  ///< One that holds less counts nothing.
 
   /// Of `budget`, which is not null.
   explicit BodyShare(std::shared_ptr<BodyBudget> budget) : budget_(std::move(budget)) {}
@@ -38,7 +40,7 @@ class BodyShare {
   BodyShare(const BodyShare&) = delete;
   BodyShare& operator=(const BodyShare&) = delete;
 
-  /// The connection holds `bytes` now. False, and the share is as it was, when that is more than
+  /// `bytes` are held now. False, and the share is as it was, when that is more than
   /// before and does not fit.
   bool hold(std::size_t bytes) {
     const std::size_t wanted = bytes > kFree ? bytes : 0;

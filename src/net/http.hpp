@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -79,6 +80,13 @@ class Exchange {
 
   /// Sends a whole response. At most one of `respond` and `start` may be called, once.
   virtual void respond(int status, const HeaderList& headers, std::string_view body) = 0;
+  /// `respond` that takes the body over, without a copy where possible, which room for the head
+  /// behind it helps. `kept` is let go when the client has taken all of it, or is gone.
+  virtual void respond_owned(int status, const HeaderList& headers, std::string body,
+                             std::shared_ptr<void> kept) {
+    static_cast<void>(kept);
+    respond(status, headers, body);
+  }
   /// Begins a response whose body is written piece by piece.
   virtual void start(int status, const HeaderList& headers) = 0;
   /// Body bytes that wait for the end of the turn; append to it, then call `commit`.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "net/body_budget.hpp"
 #include "net/http1_chunks.hpp"
@@ -27,6 +28,8 @@ class Http1Exchange final : public Exchange {
   explicit Http1Exchange(Http1Connection& connection) : connection_(connection) {}
 
   void respond(int status, const HeaderList& headers, std::string_view body) override;
+  void respond_owned(int status, const HeaderList& headers, std::string body,
+                     std::shared_ptr<void> kept) override;
   void start(int status, const HeaderList& headers) override;
   void commit() override;
   void finish(const HeaderList& trailers) override;
@@ -38,6 +41,8 @@ class Http1Exchange final : public Exchange {
   friend class Http1Connection;
 
   void reset();
+  void respond_with(int status, const HeaderList& headers, std::string_view body,
+                    std::string* owned);
 
   Http1Connection& connection_;
   std::size_t committed_ = 0;  // prefix of pending_ that may be sent
@@ -143,6 +148,7 @@ class Http1Connection final : public ServerConnection, private StreamHandler, pr
   std::size_t credited_ = 0;  // bytes of the body that have moved its deadline
   std::optional<ChunkedDecoder> decoder_;
   std::string output_;
+  std::vector<std::shared_ptr<void>> kept_;  // until the output is empty
   std::size_t output_offset_ = 0;
   TimePoint state_deadline_ = TimePoint::max();
   TimePoint write_deadline_ = TimePoint::max();

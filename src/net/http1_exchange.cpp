@@ -34,6 +34,23 @@ iovec piece(std::string_view text) {
 }  // namespace
 
 void Http1Exchange::respond(int status, const HeaderList& headers, std::string_view body) {
+  respond_with(status, headers, body, nullptr);
+}
+
+void Http1Exchange::respond_owned(int status, const HeaderList& headers, std::string body,
+                                  std::shared_ptr<void> kept) {
+  if (started_) {
+    return;
+  }
+  respond_with(status, headers, body, &body);
+  if (kept && connection_.state_ != Http1Connection::State::Closed) {
+    connection_.kept_.push_back(std::move(kept));
+  }
+}
+
+/// `owned` is null or what `body` looks at, and may be taken.
+void Http1Exchange::respond_with(int status, const HeaderList& headers, std::string_view body,
+                                 std::string* owned) {
   if (started_) {
     return;
   }
@@ -49,10 +66,17 @@ void Http1Exchange::respond(int status, const HeaderList& headers, std::string_v
   }
   std::string& output = connection_.output_;
   const bool with_body = !has_no_body(status) && request_.method != "HEAD";
-  output.reserve(output.size() + kUsualHead + (with_body ? body.size() : 0));
-  append_response_head(output, status, headers, options);
-  if (with_body) {
-    output.append(body);
+  if (owned && with_body && output.empty()) {
+    std::string head;
+    append_response_head(head, status, headers, options);
+    owned->insert(0, head);
+    output = std::move(*owned);
+  } else {
+    output.reserve(output.size() + kUsualHead + (with_body ? body.size() : 0));
+    append_response_head(output, status, headers, options);
+    if (with_body) {
+      output.append(body);
+    }
   }
   connection_.reactor_.flush_later(connection_);
 }
@@ -228,6 +252,7 @@ void Http1Connection::consume_output(std::size_t written, std::string_view chunk
   }
   written -= waiting;
   clear(output_, kKeptOutput);
+  kept_.clear();
   output_offset_ = 0;
   if (written == 0) {
     return;

@@ -293,6 +293,18 @@ void Http2Exchange::send_head(int status, const HeaderList& headers, bool end_st
 }
 
 void Http2Exchange::respond(int status, const HeaderList& headers, std::string_view body) {
+  respond_with(status, headers, body, nullptr);
+}
+
+void Http2Exchange::respond_owned(int status, const HeaderList& headers, std::string body,
+                                  std::shared_ptr<void> kept) {
+  kept_ = std::move(kept);
+  respond_with(status, headers, body, &body);
+}
+
+/// `owned` is null or what `body` looks at, and may be taken.
+void Http2Exchange::respond_with(int status, const HeaderList& headers, std::string_view body,
+                                 std::string* owned) {
   if (started_) {
     return;
   }
@@ -308,7 +320,11 @@ void Http2Exchange::respond(int status, const HeaderList& headers, std::string_v
     length = body.size();
   }
   if (with_body) {
-    pending_ = body;
+    if (owned) {
+      pending_ = std::move(*owned);
+    } else {
+      pending_ = body;
+    }
     output_begin_ = 0;
     output_end_ = pending_.size();
   }

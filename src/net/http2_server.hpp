@@ -27,6 +27,8 @@ class Http2Exchange final : public Exchange,
   explicit Http2Exchange(Http2Connection& connection);
 
   void respond(int status, const HeaderList& headers, std::string_view body) override;
+  void respond_owned(int status, const HeaderList& headers, std::string body,
+                     std::shared_ptr<void> kept) override;
   void start(int status, const HeaderList& headers) override;
   void commit() override;
   void finish(const HeaderList& trailers) override;
@@ -61,7 +63,11 @@ class Http2Exchange final : public Exchange,
   void over(bool client_left);
   void note_output();
 
+  void respond_with(int status, const HeaderList& headers, std::string_view body,
+                    std::string* owned);
+
   Http2Connection& connection_;
+  std::shared_ptr<void> kept_;  // to the end of the stream
   std::string target_;
   std::string authority_;
   std::string cookies_;

@@ -88,6 +88,7 @@ class Generation::Choice final : public engine::TokenSink {
     }
     activity_.progress(last_message_);
     owner_.encoder_.on_prompt(index_, info);
+    owner_.check_encoder();
   }
 
   void on_tokens(const engine::TokenChunk& chunk) override {
@@ -121,6 +122,7 @@ class Generation::Choice final : public engine::TokenSink {
       count_missing(logprobs);
       owner_.encoder_.on_delta(
           index_, {text_, chunk.ids.first(step.used), logprobs, processor_.offsets()}, usage_);
+      owner_.check_encoder();
     }
     if (step.end) {
       ended_ = true;
@@ -296,6 +298,9 @@ Generation::Generation(Service& service, GenerationSpec spec, ResponseEncoder& e
 Generation::~Generation() { encoder_.set_on_resume({}); }
 
 net::Task<Result<Usage>> Generation::run() {
+  if (const Error* error = encoder_.failure()) {
+    co_return std::unexpected(*error);
+  }
   service_.sweep(sweep_);
   start_choices();
   co_await done_.wait();
@@ -330,6 +335,9 @@ void Generation::start_choices() {
     auto& prompt = spec_.prompts[i / spec_.n];
     request.prompt = sequence + 1 == spec_.n ? std::move(prompt) : prompt;
     request.request_id = count == 1 ? spec_.request_id : fmt::format("{}-{}", spec_.request_id, i);
+    if (spec_.prompt_logprobs_once && sequence > 0) {
+      request.output.prompt_logprobs.reset();
+    }
     if (request.sampling.seed && sequence > 0) {
       // Distinct sequences that are still reproducible, as vLLM derives them.
       *request.sampling.seed += static_cast<std::int64_t>(sequence);
@@ -355,6 +363,12 @@ void Generation::fail_all(Error error) {
 void Generation::choice_done() {
   if (--running_ == 0) {
     done_.set();
+  }
+}
+
+void Generation::check_encoder() {
+  if (const Error* error = encoder_.failure()) {
+    fail_all(*error);
   }
 }
 

@@ -32,6 +32,7 @@ struct GenerationSpec {
   bool detokenize = true;                  ///< False: ids only, no text.
   bool offsets = false;                    ///< Deltas tell where each token's text begins.
   bool prompt_only = false;                ///< Only the prompt is wanted: output is dropped.
+  bool prompt_logprobs_once = false;       ///< Asked for by the first sequence of each prompt only.
   std::optional<std::uint64_t> worker_id;  ///< Pinned by the client.
 };
 
@@ -59,6 +60,7 @@ class Generation {
   void start_choices();
   void fail_all(Error error);
   void choice_done();
+  void check_encoder();
   void logprobs_missing(std::size_t count);
   void apply_pressure();
   void resume();

@@ -59,6 +59,9 @@ class ResponseEncoder {
   /// True while the client takes less than arrives: the pipeline stops reading from the engines
   /// until `on_resume` is called.
   virtual bool congested() const { return false; }
+  /// Why the answer cannot be given any more, or null. Looked at before the first and after every
+  /// delta; what still comes behind it is dropped.
+  virtual const Error* failure() const { return nullptr; }
   /// Where to call when the congestion ended.
   void set_on_resume(std::move_only_function<void()> callback) { on_resume_ = std::move(callback); }
 

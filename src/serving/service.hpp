@@ -14,6 +14,7 @@
 #include "base/intrusive_list.hpp"
 #include "engine/client.hpp"
 #include "fleet/fleet.hpp"
+#include "net/body_budget.hpp"
 #include "net/reactor.hpp"
 #include "observe/metrics.hpp"
 #include "routing/router.hpp"
@@ -39,6 +40,10 @@ struct ServiceOptions {
   std::size_t inline_prompt_bytes = 16 * 1024;  ///< Larger requests are prepared on the CPU pool.
   net::Duration stream_timeout{0};              ///< No engine message for so long: fails; 0 = off.
   std::uint32_t max_attempts = 3;               ///< Workers tried per choice before any output.
+  /// Most bytes of one answer that is not streamed.
+  std::size_t answer_bytes = std::size_t{64} * 1024 * 1024;
+  /// What all of them together may hold until their clients have taken them; null: no bound.
+  std::shared_ptr<net::http::BodyBudget> answers = {};
   /// Requests go only to workers that can honour all they ask for. Off is for tests that show what
   /// would happen otherwise; no option reaches it.
   bool enforce_capabilities = true;

@@ -87,3 +87,39 @@ def test_a_body_slower_than_the_least_rate_is_refused(mock_engine, serve):
             continue
     assert answer.startswith(b"HTTP/1.1 408 ")
     client.close()
+
+
+@pytest.mark.parametrize("backend", ["vllm", "vllm-http"])
+def test_an_answer_that_is_not_streamed_is_bounded(mock_engine, serve, backend):
+    engine = mock_engine("--reply", "echo", "--speedup-ratio", "0", model="demo", backend=backend)
+    server = serve([engine], "--http-answer-limit-mb", "0.25", backend=backend, model_path=FOLDER)
+    body = {"model": "demo", "prompt": "hello world " * 20, "max_tokens": 200, "n": 8, "logprobs": 5,
+            "ignore_eos": True}
+    refused = server.post("/v1/completions", body)
+    assert refused.status_code == 400, refused.text[:300]
+    error = refused.json()["error"]
+    assert (error["code"], error["param"], error["type"]) == ("answer_too_large", "stream", "invalid_request_error")
+    assert "0.25 MiB" in error["message"] and "stream it" in error["message"]
+    engine.wait_idle()
+    server.wait_metric("fairlead_frontend_http_answer_bytes", 0)
+    server.wait_metric("fairlead_frontend_inflight_requests", 0)
+    one = server.post("/v1/completions", {**body, "n": 1})
+    assert one.status_code == 200
+    assert len(one.json()["choices"][0]["logprobs"]["tokens"]) == 200
+    streamed = server.post("/v1/completions", {**body, "stream": True})
+    assert streamed.status_code == 200
+    assert streamed.text.endswith("data: [DONE]\n\n")
+    assert '"error"' not in streamed.text
+    assert len(streamed.text) > 256 * 1024, "more than one answer may have"
+    engine.wait_idle()
+    server.wait_metric("fairlead_frontend_http_answer_bytes", 0)
+
+
+def test_what_an_answer_repeats_of_its_prompt_counts_before_an_engine_is_asked(mock_engine, serve):
+    engine = mock_engine("--reply", "echo", "--speedup-ratio", "0", model="demo")
+    server = serve([engine], "--http-answer-limit-mb", "0.01", model_path=FOLDER)
+    asked = engine.state()["requests_total"]
+    answer = server.post("/v1/completions", {**PROMPT, "prompt": "hello " * 500, "echo": True, "n": 8})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "answer_too_large"
+    assert engine.state()["requests_total"] == asked

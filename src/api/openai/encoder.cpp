@@ -16,44 +16,7 @@ namespace {
 constexpr std::string_view kKeepAlive = ": keep-alive\n\n";
 constexpr std::string_view kDone = "data: [DONE]\n\n";
 
-std::string_view reason_text(serving::EndReason reason) {
-  return reason == serving::EndReason::Length ? "\"length\"" : "\"stop\"";
-}
-
-/// `{"id":…,"object":…,"created":…,"model":…,"choices":[`
-std::string answer_head(const AnswerInfo& info, std::string_view object) {
-  std::string out = "{\"id\":";
-  json::append_string(out, info.id);
-  fmt::format_to(std::back_inserter(out), R"(,"object":"{}","created":{},"model":)", object,
-                 info.created);
-  json::append_string(out, info.model);
-  out += ",\"choices\":[";
-  return out;
-}
-
-std::unique_ptr<TokenReport> make_report(const AnswerInfo& info) {
-  return info.details
-             ? std::make_unique<TokenReport>(
-                   info.details, info.endpoint == observe::Endpoint::ChatCompletions, info.choices)
-             : nullptr;
-}
-
 }  // namespace
-
-void append_usage(std::string& out, const serving::Usage& usage) {
-  out += "{\"prompt_tokens\":";
-  json::append_number(out, usage.prompt_tokens);
-  out += ",\"total_tokens\":";
-  json::append_number(out, usage.prompt_tokens + usage.completion_tokens);
-  out += ",\"completion_tokens\":";
-  json::append_number(out, usage.completion_tokens);
-  if (usage.cached_known) {
-    out += ",\"prompt_tokens_details\":{\"cached_tokens\":";
-    json::append_number(out, usage.cached_tokens);
-    out += "}";
-  }
-  out += "}";
-}
 
 StreamEncoder::StreamEncoder(net::http::Exchange& exchange, const ApiOptions& options,
                              const AnswerInfo& info)
@@ -152,7 +115,7 @@ void StreamEncoder::write_reported(std::uint32_t choice, std::string_view text,
     json::append_string(out, first ? report_->echo(choice) + std::string(text) : text);
   }
   out += chat_ ? "},\"logprobs\":" : ",\"logprobs\":";
-  report_->write_logprobs(out, choice, true);
+  report_->take_logprobs(out, choice, true);
   out += ",\"finish_reason\":";
   if (end) {
     out += reason_text(end->reason);
@@ -263,86 +226,6 @@ void StreamEncoder::append_done(std::string& out) {
   out += kDone;
   closed_ = true;
   exchange_.finish();
-}
-
-UnaryEncoder::UnaryEncoder(net::http::Exchange& exchange, AnswerInfo info)
-    : exchange_(exchange),
-      info_(std::move(info)),
-      choices_(info_.choices),
-      report_(make_report(info_)) {}
-
-void UnaryEncoder::on_prompt(std::uint32_t choice, const engine::PromptInfo& info) {
-  if (report_) {
-    report_->on_prompt(choice, info);
-  }
-}
-
-void UnaryEncoder::on_delta(std::uint32_t choice, const serving::Delta& delta,
-                            const serving::Usage& usage) {
-  static_cast<void>(usage);
-  choices_[choice].text += delta.text;
-  if (report_) {
-    report_->on_delta(choice, delta);
-  }
-}
-
-void UnaryEncoder::on_end(std::uint32_t choice, const serving::ChoiceEnd& end,
-                          const serving::Usage& usage) {
-  static_cast<void>(usage);
-  choices_[choice].end = end;
-}
-
-void UnaryEncoder::write_choice(std::string& out, std::uint32_t index) {
-  const bool chat = info_.endpoint == observe::Endpoint::ChatCompletions;
-  Choice& choice = choices_[index];
-  if (report_) {
-    report_->select(index, true);
-    choice.text.insert(0, report_->echo(index));
-  }
-  fmt::format_to(std::back_inserter(out), R"({}{{"index":{},)", index == 0 ? "" : ",", index);
-  out += chat ? R"("message":{"role":"assistant","content":)" : R"("text":)";
-  json::append_string(out, choice.text);
-  out += chat ? "},\"logprobs\":" : ",\"logprobs\":";
-  if (report_) {
-    report_->write_logprobs(out, index, false);
-  } else {
-    out += "null";
-  }
-  out += ",\"finish_reason\":";
-  out += reason_text(choice.end.reason);
-  out += ",\"stop_reason\":";
-  append_matched(out, choice.end);
-  if (report_) {
-    if (!chat) {
-      report_->write_prompt_logprobs(out, index);
-      report_->write_prompt_token_ids(out, index);
-    }
-    report_->write_token_ids(out, index);
-  }
-  out += '}';
-}
-
-void UnaryEncoder::finish(const serving::Usage& usage) {
-  if (exchange_.started()) {
-    return;
-  }
-  const bool chat = info_.endpoint == observe::Endpoint::ChatCompletions;
-  std::string out = answer_head(info_, chat ? "chat.completion" : "text_completion");
-  for (std::uint32_t i = 0; i < info_.choices; ++i) {
-    write_choice(out, i);
-  }
-  out += "],\"usage\":";
-  append_usage(out, usage);
-  if (report_) {
-    if (chat) {  // one prompt, whatever the number of choices
-      report_->write_prompt_logprobs(out, 0);
-      report_->write_prompt_token_ids(out, 0);
-    }
-    const std::uint32_t last = info_.choices - 1;
-    report_->write_nvext(out, last, &choices_[last].end);
-  }
-  out += '}';
-  respond_json(exchange_, 200, out);
 }
 
 }  // namespace fairlead::api::openai

@@ -10,6 +10,8 @@
 
 #include "api/error_response.hpp"
 #include "api/openai/encoder.hpp"
+#include "api/openai/unary_encoder.hpp"
+#include "base/log.hpp"
 #include "serving/cpu_pool.hpp"
 #include "serving/generation.hpp"
 
@@ -147,7 +149,7 @@ net::Task<int> GenerateHandler::serve(net::http::Exchange& exchange, observe::En
   if (prepared.stream) {
     encoder = &stream.emplace(exchange, options_, answer_info(prepared, spec, endpoint));
   } else {
-    encoder = &unary.emplace(exchange, answer_info(prepared, spec, endpoint));
+    encoder = &unary.emplace(exchange, answer_info(prepared, spec, endpoint), service_.options());
   }
   Live live;
   live.exchange = &exchange;
@@ -159,6 +161,10 @@ net::Task<int> GenerateHandler::serve(net::http::Exchange& exchange, observe::En
   if (usage) {
     stream ? stream->finish(*usage) : unary->finish(*usage);
     co_return 200;
+  }
+  if (unary && unary->failure() && usage.error().code == ErrorCode::Overloaded &&
+      service_.may_warn()) {
+    log::warn("request refused: {}", usage.error().message);
   }
   if (exchange.started()) {
     if (stream) {

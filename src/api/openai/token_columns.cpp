@@ -7,32 +7,83 @@
 namespace fairlead::api::openai {
 namespace {
 
-/// The first items of a column as an array.
-void append_array(std::string& out, std::string_view column, std::size_t end) {
-  out += '[';
-  if (end > 0) {
-    out += column.substr(1, end - 1);
+// Pieces that are followed by others are about as large.
+constexpr std::size_t kPiece = std::size_t{64} * 1024;
+// Left free in a piece for its last item; one that is larger makes it grow.
+constexpr std::size_t kUsualItem = 4096;
+
+/// The items before `end` as an array. Each begins with its comma; the first one's makes place for
+/// the bracket.
+void take_array(std::string& out, Column& column, std::size_t end) {
+  const std::size_t start = out.size();
+  column.take(out, end);
+  if (out.size() > start) {
+    out[start] = '[';
+  } else {
+    out += '[';
   }
   out += ']';
 }
 
 }  // namespace
 
+std::string& Column::tail() {
+  if (pieces_.empty()) {
+    pieces_.emplace_back();
+  } else if (pieces_.back().size() + kUsualItem > kPiece) {
+    tail_begin_ += pieces_.back().size();
+    pieces_.emplace_back().reserve(kPiece);
+  }
+  return pieces_.back();
+}
+
+void Column::append_to(std::string& out) const {
+  for (const std::string& piece : pieces_) {
+    out += piece;
+  }
+}
+
+void Column::remove(std::size_t end, std::string* out) {
+  std::size_t emptied = 0;
+  while (begin_ < end) {
+    std::string& piece = pieces_[emptied];
+    const std::size_t count = std::min(end - begin_, piece.size());
+    if (out) {
+      out->append(piece, 0, count);
+    }
+    begin_ += count;
+    const bool last = emptied + 1 == pieces_.size();
+    if (!last && count == piece.size()) {
+      std::string().swap(piece);
+      ++emptied;
+      continue;
+    }
+    piece.erase(0, count);  // keeps its memory for what follows
+    if (last) {
+      tail_begin_ += count;
+    }
+  }
+  pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<std::ptrdiff_t>(emptied));
+}
+
 void TokenColumns::add_row(engine::TokenId id, std::uint32_t offset, bool of_prompt) {
-  rows_.push_back({id, offset, of_prompt, items_.size(), logprobs_.size(), maps_.size()});
+  rows_.push_back({id, offset, of_prompt, items_.end(), logprobs_.end(), maps_.end()});
 }
 
 void TokenColumns::add_arrays(engine::TokenId id, const engine::TokenLogprob* entry) {
-  items_ += ',';
-  writer_->token(items_, id);
-  logprobs_ += ',';
-  maps_ += ',';
+  std::string& tokens = items_.tail();
+  tokens += ',';
+  writer_->token(tokens, id);
+  std::string& logprobs = logprobs_.tail();
+  std::string& maps = maps_.tail();
+  logprobs += ',';
+  maps += ',';
   if (entry) {
-    json::append_number(logprobs_, double{entry->logprob});
-    writer_->text_map(maps_, id, *entry, shape_.limit);
+    json::append_number(logprobs, double{entry->logprob});
+    writer_->text_map(maps, id, *entry, shape_.limit);
   } else {
-    logprobs_ += "null";
-    maps_ += "null";
+    logprobs += "null";
+    maps += "null";
   }
 }
 
@@ -40,8 +91,9 @@ void TokenColumns::add(engine::TokenId id, const engine::TokenLogprob* entry,
                        std::uint32_t offset) {
   if (shape_.logprobs && entry) {
     if (shape_.chat) {
-      items_ += ',';
-      writer_->chat_entry(items_, id, *entry, shape_.limit);
+      std::string& items = items_.tail();
+      items += ',';
+      writer_->chat_entry(items, id, *entry, shape_.limit);
     } else {
       add_arrays(id, entry);
     }
@@ -61,21 +113,20 @@ std::size_t TokenColumns::ready(std::uint32_t characters) const {
   return static_cast<std::size_t>(first_held - rows_.begin());
 }
 
-void TokenColumns::write_logprobs(std::string& out, std::size_t count,
-                                  std::uint32_t characters) const {
+void TokenColumns::take_logprobs(std::string& out, std::size_t count, std::uint32_t characters) {
   const Row* last = count > 0 ? &rows_[count - 1] : nullptr;
   if (shape_.chat) {
     out += "{\"content\":";
-    append_array(out, items_, last ? last->item_end : 0);
+    take_array(out, items_, last ? last->item_end : 0);
     out += ",\"refusal\":null}";
     return;
   }
   out += "{\"tokens\":";
-  append_array(out, items_, last ? last->item_end : 0);
+  take_array(out, items_, last ? last->item_end : 0);
   out += ",\"token_logprobs\":";
-  append_array(out, logprobs_, last ? last->logprob_end : 0);
+  take_array(out, logprobs_, last ? last->logprob_end : 0);
   out += ",\"top_logprobs\":";
-  append_array(out, maps_, last ? last->map_end : 0);
+  take_array(out, maps_, last ? last->map_end : 0);
   out += ",\"text_offset\":[";
   for (std::size_t i = 0; i < count; ++i) {
     if (i > 0) {
@@ -105,14 +156,9 @@ void TokenColumns::drop(std::size_t count) {
   }
   const Row last = rows_[count - 1];
   rows_.erase(rows_.begin(), rows_.begin() + static_cast<std::ptrdiff_t>(count));
-  items_.erase(0, last.item_end);
-  logprobs_.erase(0, last.logprob_end);
-  maps_.erase(0, last.map_end);
-  for (Row& row : rows_) {
-    row.item_end -= last.item_end;
-    row.logprob_end -= last.logprob_end;
-    row.map_end -= last.map_end;
-  }
+  items_.drop(last.item_end);
+  logprobs_.drop(last.logprob_end);
+  maps_.drop(last.map_end);
 }
 
 }  // namespace fairlead::api::openai

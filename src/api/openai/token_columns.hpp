@@ -10,6 +10,31 @@
 
 namespace fairlead::api::openai {
 
+/// Text that grows at its end and leaves from its front. It is kept in pieces, so that neither
+/// costs a second copy of a long one. Positions count from the first byte ever appended.
+class Column {
+ public:
+  /// Where the next item is appended, whole.
+  std::string& tail();
+  /// Position behind the last byte.
+  std::size_t end() const { return tail_begin_ + (pieces_.empty() ? 0 : pieces_.back().size()); }
+  /// Bytes held.
+  std::size_t size() const { return end() - begin_; }
+  /// Appends all of it to `out`.
+  void append_to(std::string& out) const;
+  /// Moves what is before the position `end` behind `out`.
+  void take(std::string& out, std::size_t end) { remove(end, &out); }
+  /// Removes what is before the position `end`.
+  void drop(std::size_t end) { remove(end, nullptr); }
+
+ private:
+  void remove(std::size_t end, std::string* out);
+
+  std::vector<std::string> pieces_;
+  std::size_t begin_ = 0;
+  std::size_t tail_begin_ = 0;  // of the last piece
+};
+
 /// One choice's tokens and their log-probabilities on the way to the client: rows come in with the
 /// tokens and leave, in order, with the text they belong to.
 class TokenColumns {
@@ -35,8 +60,14 @@ class TokenColumns {
   /// All rows.
   std::size_t size() const { return rows_.size(); }
 
-  /// The value of `logprobs` for the first `count` rows; offsets end at `characters`.
-  void write_logprobs(std::string& out, std::size_t count, std::uint32_t characters) const;
+  /// Bytes held.
+  std::size_t bytes() const {
+    return items_.size() + logprobs_.size() + maps_.size() + rows_.size() * sizeof(Row);
+  }
+
+  /// The value of `logprobs` for the first `count` rows; offsets end at `characters`. They cannot
+  /// be written again and are to be dropped next.
+  void take_logprobs(std::string& out, std::size_t count, std::uint32_t characters);
   /// Their ids as an array, those of the prompt left out.
   void write_ids(std::string& out, std::size_t count) const;
   /// Removes the first `count` rows.
@@ -58,9 +89,9 @@ class TokenColumns {
   const LogprobWriter* writer_;
   Shape shape_;
   std::vector<Row> rows_;
-  std::string items_;     // chat: entries; completions: `tokens`
-  std::string logprobs_;  // `token_logprobs`
-  std::string maps_;      // `top_logprobs`
+  Column items_;     // chat: entries; completions: `tokens`
+  Column logprobs_;  // `token_logprobs`
+  Column maps_;      // `top_logprobs`
 };
 
 }  // namespace fairlead::api::openai

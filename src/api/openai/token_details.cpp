@@ -58,9 +58,12 @@ std::shared_ptr<const TokenDetails> resolve_details(const RequestBody& body,
   if (asked.prompt_logprobs) {
     out.prompt_alternatives = with_the_token(*asked.prompt_logprobs);
   }
-  if (!chat && out.echo && count) {
+  const bool echoed = !chat && out.echo && count;
+  if (echoed) {
     asked.prompt_logprobs = std::max(*count, asked.prompt_logprobs.value_or(0));
   }
+  // In a stream no choice waits for another one, and echoed entries are each choice's own.
+  out.prompt_once = spec.prompt_logprobs_once = !body.stream && !echoed;
   spec.prompt_only = body.max_tokens == 0;
   spec.offsets = out.logprobs || out.token_ids || out.nvext.completion_token_ids;
   if (!spec.offsets && !out.echo && !out.prompt_alternatives && out.nvext == NvextFields()) {

@@ -25,6 +25,7 @@ struct TokenDetails {
   bool logprobs = false;           ///< An entry per token.
   std::uint32_t alternatives = 0;  ///< Tokens listed per entry; kAllCandidates = no limit.
   std::optional<std::uint32_t> prompt_alternatives;  ///< Likewise per prompt token, if reported.
+  bool prompt_once = false;    ///< The first choice of each prompt has them for all.
   bool tokens_as_ids = false;  ///< `token_id:N` in place of every token's text.
   bool token_ids = false;      ///< The ids of prompt and output.
   bool echo = false;           ///< The prompt's text comes first, its entries too.

@@ -75,7 +75,9 @@ TokenReport::TokenReport(std::shared_ptr<const TokenDetails> details, bool chat,
     : details_(std::move(details)),
       chat_(chat),
       writer_(*details_->tokenizer, details_->tokens_as_ids),
-      per_prompt_(std::max<std::size_t>(choices / details_->prompts.size(), 1)) {
+      per_prompt_(std::max<std::size_t>(choices / details_->prompts.size(), 1)),
+      prompt_writes_((details_->prompt_once && !chat ? per_prompt_ : 1) +
+                     (details_->nvext.prompt_logprobs ? 1 : 0)) {
   choices_.reserve(choices);
   const TokenColumns::Shape shape{
       .chat = chat, .logprobs = details_->logprobs, .limit = details_->alternatives};
@@ -92,47 +94,72 @@ const PromptDetails& TokenReport::prompt_of(std::uint32_t choice) const {
   return details_->prompts[std::min(choice / per_prompt_, details_->prompts.size() - 1)];
 }
 
+std::size_t TokenReport::prompt_bytes() const {
+  std::size_t bytes = 0;
+  std::string scratch;
+  for (const PromptDetails& prompt : details_->prompts) {
+    scratch.clear();
+    json::append_escaped(scratch, prompt.echo);
+    bytes += scratch.size() * per_prompt_;
+    if (details_->token_ids) {
+      scratch.clear();
+      append_ids(scratch, prompt.ids);
+      bytes += scratch.size() * (chat_ ? 1 : per_prompt_);
+    }
+  }
+  return bytes;
+}
+
 void TokenReport::on_prompt(std::uint32_t index, const engine::PromptInfo& info) {
   Choice& choice = choices_[index];
   const PromptDetails& prompt = prompt_of(index);
+  bytes_ -= choice.columns.bytes() + choice.prompt_logprobs.size() * prompt_writes_;
   choice.columns.drop(choice.columns.size());
-  choice.prompt_logprobs.clear();
+  choice.prompt_logprobs.drop(choice.prompt_logprobs.end());
   if (info.logprobs.size() != prompt.ids.size()) {
     return;  // not asked for
   }
   if (details_->echo && details_->logprobs && !chat_) {
     add_prompt_rows(choice, prompt, info.logprobs);
   }
-  if (!details_->prompt_alternatives) {
-    return;
+  if (details_->prompt_alternatives) {
+    add_prompt_logprobs(choice.prompt_logprobs, prompt, info.logprobs);
   }
-  std::string& out = choice.prompt_logprobs;
-  for (std::size_t i = 0; i < prompt.ids.size(); ++i) {
-    if (i == 0) {
-      out += "[null";  // nothing comes before the first token
-      continue;
-    }
+}
+
+void TokenReport::add_prompt_logprobs(Column& column, const PromptDetails& prompt,
+                                      std::span<const engine::TokenLogprob> logprobs) {
+  const std::size_t before = bytes_;
+  column.tail() += "[null";  // nothing comes before the first token
+  for (std::size_t i = 1; i < prompt.ids.size() && bytes_ <= limit_; ++i) {
+    std::string& out = column.tail();
     out += ',';
-    writer_.id_map(out, prompt.ids[i], info.logprobs[i], *details_->prompt_alternatives);
+    writer_.id_map(out, prompt.ids[i], logprobs[i], *details_->prompt_alternatives);
+    bytes_ = before + column.size() * prompt_writes_;
   }
-  out += ']';
+  column.tail() += ']';
+  bytes_ = before + column.size() * prompt_writes_;
 }
 
 void TokenReport::add_prompt_rows(Choice& choice, const PromptDetails& prompt,
                                   std::span<const engine::TokenLogprob> logprobs) {
   PromptOffsets offsets(prompt.echo);
-  for (std::size_t i = 0; i < prompt.ids.size(); ++i) {
+  const std::size_t before = bytes_;
+  for (std::size_t i = 0; i < prompt.ids.size() && bytes_ <= limit_; ++i) {
     choice.columns.add_prompt(prompt.ids[i], i == 0 ? nullptr : &logprobs[i],
                               offsets.next(*details_->tokenizer, prompt.ids[i]));
+    bytes_ = before + choice.columns.bytes();
   }
 }
 
 void TokenReport::on_delta(std::uint32_t index, const serving::Delta& delta) {
   Choice& choice = choices_[index];
   choice.characters += static_cast<std::uint32_t>(utf8::count(delta.text));
-  for (std::size_t i = 0; i < delta.offsets.size(); ++i) {
+  const std::size_t others = bytes_ - choice.columns.bytes();
+  for (std::size_t i = 0; i < delta.offsets.size() && bytes_ <= limit_; ++i) {
     choice.columns.add(delta.ids[i], i < delta.logprobs.size() ? &delta.logprobs[i] : nullptr,
                        choice.echo_characters + delta.offsets[i]);
+    bytes_ = others + choice.columns.bytes();
   }
 }
 
@@ -143,16 +170,20 @@ void TokenReport::select(std::uint32_t index, bool ended) {
 
 void TokenReport::release(std::uint32_t index) {
   Choice& choice = choices_[index];
+  const std::size_t others = bytes_ - choice.columns.bytes();
   choice.columns.drop(std::exchange(choice.selected, 0));
+  bytes_ = others + choice.columns.bytes();
 }
 
-void TokenReport::write_logprobs(std::string& out, std::uint32_t index, bool or_null) const {
-  const Choice& choice = choices_[index];
+void TokenReport::take_logprobs(std::string& out, std::uint32_t index, bool or_null) {
+  Choice& choice = choices_[index];
   if (!details_->logprobs || (or_null && choice.selected == 0)) {
     out += "null";
     return;
   }
-  choice.columns.write_logprobs(out, choice.selected, choice.characters);
+  const std::size_t others = bytes_ - choice.columns.bytes();
+  choice.columns.take_logprobs(out, choice.selected, choice.characters);
+  bytes_ = others + choice.columns.bytes();
 }
 
 void TokenReport::write_token_ids(std::string& out, std::uint32_t index) const {
@@ -170,9 +201,13 @@ void TokenReport::write_prompt_token_ids(std::string& out, std::uint32_t index) 
 }
 
 void TokenReport::write_prompt_logprobs(std::string& out, std::uint32_t index) const {
-  if (!choices_[index].prompt_logprobs.empty()) {
+  if (details_->prompt_once) {
+    index -= index % static_cast<std::uint32_t>(per_prompt_);
+  }
+  const Column& record = choices_[index].prompt_logprobs;
+  if (record.size() > 0) {
     out += ",\"prompt_logprobs\":";
-    out += choices_[index].prompt_logprobs;
+    record.append_to(out);
   }
 }
 

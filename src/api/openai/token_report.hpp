@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,6 +22,13 @@ class TokenReport {
   /// `choices` run over prompts first.
   TokenReport(std::shared_ptr<const TokenDetails> details, bool chat, std::uint32_t choices);
 
+  /// Beyond `bytes` nothing more is taken in: what is told is no longer whole then.
+  void set_limit(std::size_t bytes) { limit_ = bytes; }
+  /// Bytes held, each as often as it will be written.
+  std::size_t bytes() const { return bytes_; }
+  /// Bytes that `echo` and `write_prompt_token_ids` will add to a document of all choices.
+  std::size_t prompt_bytes() const;
+
   /// Facts about a choice's prompt; again when the choice moved to another engine.
   void on_prompt(std::uint32_t choice, const engine::PromptInfo& info);
   /// Takes the tokens of a delta. Their text counts as written.
@@ -35,7 +43,8 @@ class TokenReport {
   void release(std::uint32_t choice);
 
   /// The value of `logprobs`: null when not asked for or, with `or_null`, when there are no rows.
-  void write_logprobs(std::string& out, std::uint32_t choice, bool or_null) const;
+  /// At most once per selection.
+  void take_logprobs(std::string& out, std::uint32_t choice, bool or_null);
   /// `,"token_ids":[…]` of a choice when asked for.
   void write_token_ids(std::string& out, std::uint32_t choice) const;
   /// `,"prompt_token_ids":[…]` when asked for.
@@ -52,8 +61,10 @@ class TokenReport {
     std::size_t selected = 0;
     std::uint32_t echo_characters = 0;
     std::uint32_t characters = 0;  // written, the echo included
-    std::string prompt_logprobs;
+    Column prompt_logprobs;
   };
+  void add_prompt_logprobs(Column& column, const PromptDetails& prompt,
+                           std::span<const engine::TokenLogprob> logprobs);
   const PromptDetails& prompt_of(std::uint32_t choice) const;
   void add_prompt_rows(Choice& choice, const PromptDetails& prompt,
                        std::span<const engine::TokenLogprob> logprobs);
@@ -62,6 +73,9 @@ class TokenReport {
   bool chat_;
   LogprobWriter writer_;
   std::size_t per_prompt_;
+  std::size_t prompt_writes_;  // how often a record of prompt log-probabilities is written
+  std::size_t bytes_ = 0;
+  std::size_t limit_ = std::numeric_limits<std::size_t>::max();
   std::vector<Choice> choices_;
 };
 

@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "api/openai/unary_encoder.hpp"
 #include "api/testing.hpp"
 #include "base/json.hpp"
 
@@ -215,7 +220,8 @@ TEST(UnaryAnswer, ChatInOneDocument) {
   FakeExchange exchange;
   AnswerInfo two = info();
   two.choices = 2;
-  UnaryEncoder encoder(exchange, two);
+  const serving::ServiceOptions options;
+  UnaryEncoder encoder(exchange, two, options);
   encoder.on_delta(1, {.text = "B", .ids = {}, .logprobs = {}}, {});
   encoder.on_delta(0, {.text = "a", .ids = {}, .logprobs = {}}, {});
   encoder.on_delta(0, {.text = "b", .ids = {}, .logprobs = {}}, {});
@@ -236,7 +242,8 @@ TEST(UnaryAnswer, ChatInOneDocument) {
 
 TEST(UnaryAnswer, CompletionsInOneDocument) {
   FakeExchange exchange;
-  UnaryEncoder encoder(exchange, info(Endpoint::Completions));
+  const serving::ServiceOptions options;
+  UnaryEncoder encoder(exchange, info(Endpoint::Completions), options);
   encoder.on_end(0, {.reason = EndReason::Stop, .matched = engine::TokenId{9}}, {});
   encoder.finish({.prompt_tokens = 5, .cached_tokens = 0, .cached_known = true});
   EXPECT_EQ(exchange.take(),
@@ -245,6 +252,52 @@ TEST(UnaryAnswer, CompletionsInOneDocument) {
             R"("finish_reason":"stop","stop_reason":9}],"usage":{"prompt_tokens":5,)"
             R"("total_tokens":5,"completion_tokens":0,"prompt_tokens_details":)"
             R"({"cached_tokens":0}}})");
+}
+
+TEST(UnaryAnswer, WhatOutgrowsItsBoundFailsForGood) {
+  FakeExchange exchange;
+  AnswerInfo two = info();
+  two.choices = 2;
+  serving::ServiceOptions options;
+  options.answer_bytes = 10;
+  UnaryEncoder encoder(exchange, two, options);
+  encoder.on_delta(0, {.text = "abcd", .ids = {}, .logprobs = {}}, {});
+  encoder.on_delta(1, {.text = "efgh\n", .ids = {}, .logprobs = {}}, {});
+  EXPECT_EQ(encoder.failure(), nullptr) << "all choices count, as JSON: ten bytes";
+  encoder.on_delta(0, {.text = "i", .ids = {}, .logprobs = {}}, {});
+  ASSERT_NE(encoder.failure(), nullptr);
+  EXPECT_EQ(encoder.failure()->code, ErrorCode::AnswerTooLarge);
+  EXPECT_EQ(encoder.failure()->param, "stream");
+  EXPECT_EQ(traits(encoder.failure()->code).http_status, 400);
+  EXPECT_THAT(encoder.failure()->message, ::testing::HasSubstr("9.537e-06 MiB"));
+  encoder.on_delta(1, {.text = "", .ids = {}, .logprobs = {}}, {});
+  EXPECT_NE(encoder.failure(), nullptr);
+  EXPECT_FALSE(exchange.started());
+}
+
+TEST(UnaryAnswer, AllAnswersTogetherHaveABound) {
+  serving::ServiceOptions options;
+  options.answers = std::make_shared<net::http::BodyBudget>(300'000);
+  const std::string large(200'000, 'x');
+  FakeExchange first_exchange;
+  std::optional<UnaryEncoder> first;
+  first.emplace(first_exchange, info(), options);
+  first->on_delta(0, {.text = large.substr(0, 16'000), .ids = {}, .logprobs = {}}, {});
+  EXPECT_EQ(options.answers->used(), 0U) << "small answers do not count";
+  first->on_delta(0, {.text = large, .ids = {}, .logprobs = {}}, {});
+  EXPECT_EQ(first->failure(), nullptr);
+  EXPECT_GE(options.answers->used(), 216'000U);
+  {
+    FakeExchange exchange;
+    UnaryEncoder second(exchange, info(), options);
+    second.on_delta(0, {.text = large, .ids = {}, .logprobs = {}}, {});
+    ASSERT_NE(second.failure(), nullptr);
+    EXPECT_EQ(second.failure()->code, ErrorCode::Overloaded);
+  }
+  EXPECT_GE(options.answers->used(), 216'000U);
+  first->finish({});
+  EXPECT_EQ(first_exchange.status, 200);
+  EXPECT_EQ(options.answers->used(), 0U) << "this client has taken it";
 }
 
 }  // namespace

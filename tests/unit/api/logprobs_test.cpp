@@ -142,7 +142,7 @@ TEST_F(LogprobWriterTest, ColumnsLeaveInOrderAndStayAligned) {
   EXPECT_EQ(columns.ready(2), 2U);
   EXPECT_EQ(columns.ready(3), 4U);
   std::string out;
-  columns.write_logprobs(out, 3, 2);
+  columns.take_logprobs(out, 3, 2);
   const std::string part = "\uFFFD";
   EXPECT_EQ(out, R"({"tokens":["a","b",")" + part + R"("],"token_logprobs":[null,-1.0,-1.0],)" +
                      R"("top_logprobs":[null,{"b":-1.0},{")" + part +
@@ -154,7 +154,7 @@ TEST_F(LogprobWriterTest, ColumnsLeaveInOrderAndStayAligned) {
   ASSERT_EQ(columns.size(), 2U);
   columns.add(kA, &kMissing, 9);
   out.clear();
-  columns.write_logprobs(out, 3, 4);
+  columns.take_logprobs(out, 3, 4);
   const std::string tail = token(writer_, kTail);
   EXPECT_EQ(out, R"({"tokens":[)" + tail + R"(,"<|end|>","a"],)" +
                      R"("token_logprobs":[-1.0,-1.0,-9999.0],"top_logprobs":[{)" + tail +
@@ -162,9 +162,39 @@ TEST_F(LogprobWriterTest, ColumnsLeaveInOrderAndStayAligned) {
       << "no offset is behind the text";
   columns.drop(3);
   out.clear();
-  columns.write_logprobs(out, 0, 4);
+  columns.take_logprobs(out, 0, 4);
   columns.write_ids(out, 0);
   EXPECT_EQ(out, R"({"tokens":[],"token_logprobs":[],"top_logprobs":[],"text_offset":[]}[])");
+}
+
+TEST(ColumnTest, LongTextLeavesInOrderWhereverItIsCut) {
+  Column column;
+  std::string whole;
+  std::string out;
+  std::size_t taken = 0;
+  for (int i = 0; i < 100; ++i) {
+    const std::string item = std::to_string(i) + std::string(static_cast<std::size_t>(i) * 97, 'x');
+    column.tail() += item;
+    whole += item;
+    EXPECT_EQ(column.end(), whole.size());
+    if (i % 30 == 29) {
+      taken = whole.size() / 2;
+      column.take(out, taken);
+      EXPECT_EQ(out, whole.substr(0, taken));
+      EXPECT_EQ(column.size(), whole.size() - taken);
+    }
+  }
+  EXPECT_GT(whole.size(), 400'000U) << "several pieces";
+  column.drop(taken + 100'000);
+  std::string rest;
+  column.append_to(rest);
+  EXPECT_EQ(rest, whole.substr(taken + 100'000));
+  column.take(out, column.end());
+  EXPECT_EQ(column.size(), 0U);
+  EXPECT_EQ(out.size(), whole.size() - 100'000);
+  column.tail() += "again";
+  column.append_to(out);
+  EXPECT_TRUE(out.ends_with("xagain"));
 }
 
 }  // namespace

@@ -302,6 +302,19 @@ TEST_F(TokenAnswersTest, ChosenTokensAreListedBesideTheSampledOne) {
       HasSubstr(R"("param":"logprob_token_ids")"));
 }
 
+TEST_F(TokenAnswersTest, OneSequenceOfAPromptScoresItForAll) {
+  const json::Value folded = unary(
+      kCompletions, completion_body(R"("prompt_logprobs":1,"n":2)", "[[64,65],[64,66]]"), {64});
+  ASSERT_EQ(engine_.streams.size(), 4U);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(engine_.streams[i].request.output.prompt_logprobs.has_value(), i % 2 == 0) << i;
+    EXPECT_EQ(at(folded, {"choices", std::to_string(i), "prompt_logprobs"}).as_array()->size(), 2U);
+  }
+  EXPECT_EQ(dump_at(folded, {"choices", "1", "prompt_logprobs"}),
+            dump_at(folded, {"choices", "0", "prompt_logprobs"}));
+  EXPECT_THAT(dump_at(folded, {"choices", "3", "prompt_logprobs"}), HasSubstr(R"("66":)"));
+}
+
 TEST_F(TokenAnswersTest, PromptLogprobsStartWithNull) {
   const std::string expected = R"([null,{"65":{"logprob":-1.5,"rank":1,"decoded_token":"b"},)"
                                R"("66":{"logprob":-2.5,"rank":2,"decoded_token":"c"}}])";

@@ -236,6 +236,25 @@ TEST(Http1Bounds, ALeavingClientGivesItsShareBack) {
   }
 }
 
+TEST(Http1Bounds, WhatBelongsToAnAnswerIsKeptUntilItIsTaken) {
+  auto budget = std::make_shared<BodyBudget>(100'000);
+  PipeServer server([&](Exchange& exchange) -> Task<> {
+    auto share = std::make_shared<BodyShare>(budget);
+    EXPECT_TRUE(share->hold(20'000));
+    exchange.respond_owned(200, {{"x-one", "1"}}, std::string(20'000, 'b'), std::move(share));
+    co_return;
+  });
+  BytePeer& peer = server.connect();
+  server.send(peer, std::string(kGet) + std::string(kGet));
+  ASSERT_TRUE(server.until([&] { return peer.text.size() > 40'000; }));
+  EXPECT_EQ(count_of(peer.text, "HTTP/1.1 200 OK\r\n"), 2u);
+  EXPECT_EQ(count_of(peer.text, "content-length: 20000\r\n"), 2u);
+  EXPECT_EQ(count_of(peer.text, "x-one: 1\r\n"), 2u);
+  EXPECT_THAT(peer.text, ::testing::EndsWith("bbb"));
+  server.settle();
+  EXPECT_EQ(budget->used(), 0u);
+}
+
 TEST(Http1Bounds, PipelinedBytesCountToo) {
   ServerLimits limits;
   limits.bodies = std::make_shared<BodyBudget>(100'000);
