@@ -36,6 +36,10 @@ bool Worker::has_adapter(std::string_view lora_name) const {
   return lora_name.empty() || std::ranges::binary_search(adapters, lora_name);
 }
 
+bool Worker::has_taint(std::string_view taint) const {
+  return std::ranges::binary_search(taints, taint);
+}
+
 const Worker* WorkerSet::in_slot(std::size_t slot) const {
   const auto found = std::ranges::lower_bound(
       workers, slot, {}, [](const std::shared_ptr<const Worker>& worker) { return worker->slot; });

@@ -42,6 +42,7 @@ struct Worker {
   engine::EngineInfo info;              ///< From the last probe, ZMQ hosts replaced.
   std::vector<std::string> adapters;    ///< Names of its LoRA adapters as the engine knows them,
                                         ///< sorted: reported by it or by adapter cards.
+  std::vector<std::string> taints;      ///< Labels that requests may require or prefer, sorted.
   std::vector<net::Address> addresses;  ///< Resolved; what reactors dial.
   std::uint64_t incarnation = 0;        ///< Another one whenever the worker leaves routing, its
                                         ///< engine process or its card changes.
@@ -54,6 +55,8 @@ struct Worker {
   engine::ClientOptions client_options() const;
   /// True when it has the adapter, or when no adapter is asked for.
   bool has_adapter(std::string_view lora_name) const;
+  /// True when it has the label.
+  bool has_taint(std::string_view taint) const;
 };
 
 /// The interchangeable workers of one model, namespace and role: the members of one cohort.

@@ -5,18 +5,28 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <utility>
 
 namespace fairlead::routing {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, RouterMode>, 5> kModes{{
+constexpr std::array<std::pair<std::string_view, RouterMode>, 6> kModes{{
     {"round-robin", RouterMode::RoundRobin},
     {"random", RouterMode::Random},
     {"power-of-two", RouterMode::PowerOfTwo},
     {"least-loaded", RouterMode::LeastLoaded},
+    {"kv", RouterMode::Kv},
     {"direct", RouterMode::Direct},
 }};
+
+std::string_view mode_name(RouterMode mode) {
+  return std::ranges::find(kModes, mode, &std::pair<std::string_view, RouterMode>::second)->first;
+}
+
+void keep_picks(PickCounts& sum, const PickCounts& more) {
+  std::ranges::transform(sum, more, sum.begin(), std::plus());
+}
 
 }  // namespace
 
@@ -57,6 +67,7 @@ class LoadTable {
       return nullptr;
     }
     const auto& chosen = *candidates_[pick(mode)];
+    ++picks_[static_cast<std::size_t>(request.worker_id ? PickReason::Pinned : PickReason::Mode)];
     ++places_[chosen->slot].in_flight;
     return chosen;
   }
@@ -69,6 +80,11 @@ class LoadTable {
                former != former_.end() && --former->second == 0) {
       former_.erase(former);
     }
+  }
+
+  PickCounts picks() const {
+    const std::lock_guard lock(mutex_);
+    return picks_;
   }
 
   // True when nothing runs any more.
@@ -146,6 +162,7 @@ class LoadTable {
         return best;
       }
       case RouterMode::RoundRobin:
+      case RouterMode::Kv:
       case RouterMode::Direct: return turn_++ % count;
     }
     return 0;
@@ -160,21 +177,31 @@ class LoadTable {
   std::map<std::uint64_t, std::uint32_t> former_;  // in flight at workers that lost their slot
   std::vector<const std::shared_ptr<const fleet::Worker>*> candidates_;  // scratch of one choice
   std::uint64_t turn_ = 0;
+  PickCounts picks_{};
   std::mt19937_64 random_;
 };
 
 Reservation::Reservation(std::shared_ptr<LoadTable> table,
-                         std::shared_ptr<const fleet::Worker> worker)
-    : table_(std::move(table)), worker_(std::move(worker)) {}
+                         std::shared_ptr<const fleet::Worker> worker,
+                         std::optional<std::uint32_t> rank)
+    : table_(std::move(table)), worker_(std::move(worker)), rank_(rank) {}
+
+Reservation::Reservation(std::unique_ptr<KvPart> part, std::shared_ptr<const fleet::Worker> worker)
+    : kv_(std::move(part)), worker_(std::move(worker)), rank_(kv_->decision.target.rank) {}
 
 Reservation::Reservation(Reservation&& other) noexcept
-    : table_(std::move(other.table_)), worker_(std::move(other.worker_)) {}
+    : table_(std::move(other.table_)),
+      kv_(std::move(other.kv_)),
+      worker_(std::move(other.worker_)),
+      rank_(other.rank_) {}
 
 Reservation& Reservation::operator=(Reservation&& other) noexcept {
   if (this != &other) {
     release();
     table_ = std::move(other.table_);
+    kv_ = std::move(other.kv_);
     worker_ = std::move(other.worker_);
+    rank_ = other.rank_;
   }
   return *this;
 }
@@ -185,11 +212,38 @@ void Reservation::release() {
   if (table_) {
     table_->release(*worker_);
     table_.reset();
-    worker_.reset();
+  }
+  if (kv_) {
+    kv_->table->release(kv_->booking);
+    kv_.reset();
+  }
+  worker_.reset();
+}
+
+void Reservation::prefill_complete() {
+  if (kv_ && kv_->booking.prefill_tokens > 0) {
+    kv_->table->prefill_complete(kv_->booking);
   }
 }
 
-Router::Router(RouterMode mode, std::uint64_t seed) : mode_(mode), seeds_(seed) {}
+void Reservation::add_output_tokens(std::uint32_t count) {
+  if (!kv_ || !kv_->table->tracks_output()) {
+    return;
+  }
+  KvBooking& booking = kv_->booking;
+  booking.output_tokens += count;
+  const auto blocks = [&](std::uint64_t tokens) {
+    return static_cast<std::uint32_t>((tokens + booking.block_size - 1) / booking.block_size);
+  };
+  const std::uint32_t grown = blocks(std::uint64_t{booking.prompt_tokens} + booking.output_tokens) -
+                              blocks(booking.prompt_tokens);
+  if (grown > booking.output_blocks) {
+    booking.output_blocks = grown;
+    kv_->table->grow(booking);
+  }
+}
+
+Router::Router(const RouterOptions& options) : options_(options), seeds_(options.seed) {}
 
 Router::~Router() = default;
 
@@ -203,13 +257,13 @@ std::shared_ptr<LoadTable> Router::table_of(const fleet::WorkerSet& set) {
 }
 
 Result<Reservation> Router::choose(const fleet::WorkerSet& set, const RouteRequest& request) {
-  if (mode_ == RouterMode::Direct && !request.worker_id) {
+  if (mode() == RouterMode::Direct && !request.worker_id) {
     return fail(ErrorCode::InvalidRequest,
                 "router mode `direct` needs a worker id in the header x-dynamo-worker-instance-id",
                 "x-dynamo-worker-instance-id");
   }
   const auto table = table_of(set);
-  auto worker = table->choose(mode_, set, request);
+  auto worker = table->choose(mode(), set, request);
   if (!worker) {
     return fail(ErrorCode::NoWorkers,
                 request.worker_id
@@ -219,25 +273,39 @@ Result<Reservation> Router::choose(const fleet::WorkerSet& set, const RouteReque
                                       ? std::string()
                                       : fmt::format(" with adapter `{}`", request.adapter)));
   }
-  return Reservation(table, std::move(worker));
+  return Reservation(table, std::move(worker), request.rank);
 }
 
 void Router::retain(const fleet::Fleet& fleet) {
-  std::map<std::uint64_t, const fleet::WorkerSet*> sets;
+  std::map<std::uint64_t, std::shared_ptr<const fleet::WorkerSet>> sets;
   for (const auto& model : fleet.models) {
     for (const auto& set : model->worker_sets) {
-      sets.emplace(set->id, set.get());
+      sets.emplace(set->id, set);
     }
   }
   const std::lock_guard lock(mutex_);
   std::erase_if(tables_, [&](const auto& entry) {
     const auto found = sets.find(entry.first);
     if (found == sets.end()) {
-      return entry.second->idle();
+      if (!entry.second->idle()) {
+        return false;
+      }
+      keep_picks(former_picks_, entry.second->picks());
+      return true;
     }
     entry.second->retain(*found->second);
     return false;
   });
+  set_thresholds_.clear();
+  for (const auto& model : fleet.models) {
+    if (const auto own = model_thresholds_.find(model->files_name());
+        own != model_thresholds_.end()) {
+      for (const auto& set : model->worker_sets) {
+        set_thresholds_[set->id] = own->second;
+      }
+    }
+  }
+  retain_kv(sets);
 }
 
 std::uint32_t Router::in_flight(std::uint64_t worker_id) const {
@@ -247,6 +315,11 @@ std::uint32_t Router::in_flight(std::uint64_t worker_id) const {
     table->visit(
         [&](std::uint64_t worker, std::uint32_t load) { total += worker == worker_id ? load : 0; });
   }
+  for (const auto& [id, set] : kv_tables_) {
+    set.table->visit([&](const KvLoads::Target& target) {
+      total += target.worker_id == worker_id ? target.requests : 0;
+    });
+  }
   return total;
 }
 
@@ -254,11 +327,32 @@ void Router::collect(observe::TextWriter& writer) const {
   writer.family("worker_inflight_requests", "gauge",
                 "Requests dispatched to a worker and not ended.");
   const std::lock_guard lock(mutex_);
+  PickCounts picks = former_picks_;
   for (const auto& [id, table] : tables_) {
+    keep_picks(picks, table->picks());
     table->visit([&](std::uint64_t worker, std::uint32_t load) {
       writer.sample(fmt::format("worker_id=\"{}\"", worker), load);
     });
   }
+  std::map<std::uint64_t, std::uint32_t> in_flight;
+  for (const auto& [id, set] : kv_tables_) {
+    keep_picks(picks, set.table->picks());
+    set.table->visit(
+        [&](const KvLoads::Target& target) { in_flight[target.worker_id] += target.requests; });
+  }
+  for (const auto& [worker, load] : in_flight) {
+    writer.sample(fmt::format("worker_id=\"{}\"", worker), load);
+  }
+  writer.family("router_picks_total", "counter", "Workers chosen, by reason.");
+  for (std::size_t i = 0; i < picks.size(); ++i) {
+    const auto reason = static_cast<PickReason>(i);
+    if (picks[i] > 0) {
+      writer.sample(fmt::format("reason=\"{}\"", reason == PickReason::Mode ? mode_name(mode())
+                                                                            : reason_name(reason)),
+                    static_cast<double>(picks[i]));
+    }
+  }
+  collect_kv(writer);
 }
 
 }  // namespace fairlead::routing

@@ -14,6 +14,8 @@
 #include "base/error.hpp"
 #include "fleet/fleet.hpp"
 #include "observe/metrics.hpp"
+#include "routing/kv_route.hpp"
+#include "routing/kv_table.hpp"
 
 namespace fairlead::routing {
 
@@ -23,6 +25,7 @@ enum class RouterMode : std::uint8_t {
   Random,       ///< Uniformly.
   PowerOfTwo,   ///< The less loaded of two random workers.
   LeastLoaded,  ///< The one with the fewest requests in flight; ties in turn.
+  Kv,           ///< The cheapest by what it has cached and what it is busy with.
   Direct,       ///< Only the worker the request names.
 };
 
@@ -35,6 +38,8 @@ struct RouteRequest {
   std::span<const std::uint64_t> excluded;  ///< Workers that failed this request already.
   std::string_view adapter;                 ///< LoRA adapter as the engines know it: only workers
                                             ///< that have it; empty = the base model.
+  std::optional<std::uint32_t> rank = {};   ///< Data-parallel rank named by the client. In kv mode
+                                            ///< the router chooses one otherwise.
 };
 
 /// Distinguishes what a worker has cached for an adapter from what it has for the base model or
@@ -45,7 +50,8 @@ std::uint64_t adapter_key(std::string_view adapter);
 /// Requests in flight per worker of one WorkerSet, packed by the workers' slots.
 class LoadTable;
 
-/// What a choice booked: one request in flight at one worker. Gives it back when destroyed.
+/// What a choice booked: one request in flight at one worker and, in kv mode, its blocks and
+/// prefill tokens at one rank. Gives everything back when destroyed.
 class Reservation {
  public:
   Reservation() = default;
@@ -57,15 +63,42 @@ class Reservation {
   const fleet::Worker& worker() const { return *worker_; }
   /// True when something is booked.
   explicit operator bool() const { return worker_ != nullptr; }
+  /// The rank chosen in kv mode, else the one the request named, if any.
+  std::optional<std::uint32_t> rank() const { return rank_; }
+  /// How it came about in kv mode; null in the others.
+  const KvDecision* decision() const { return kv_ ? &kv_->decision : nullptr; }
+  /// The prompt is computed: to be called at the first item that carries tokens. Nothing happens
+  /// when called again.
+  void prefill_complete();
+  /// So many tokens were generated. Cheap: only a new block takes the lock, and only when outputs
+  /// are tracked.
+  void add_output_tokens(std::uint32_t count);
   /// Gives the booking back early.
   void release();
 
  private:
   friend class Router;
-  Reservation(std::shared_ptr<LoadTable> table, std::shared_ptr<const fleet::Worker> worker);
+  struct KvPart {
+    std::shared_ptr<KvTable> table;
+    KvBooking booking;
+    KvDecision decision;
+  };
+  Reservation(std::shared_ptr<LoadTable> table, std::shared_ptr<const fleet::Worker> worker,
+              std::optional<std::uint32_t> rank);
+  Reservation(std::unique_ptr<KvPart> part, std::shared_ptr<const fleet::Worker> worker);
 
   std::shared_ptr<LoadTable> table_;
+  std::unique_ptr<KvPart> kv_;
   std::shared_ptr<const fleet::Worker> worker_;
+  std::optional<std::uint32_t> rank_;
+};
+
+/// What a router is made with.
+struct RouterOptions {
+  RouterMode mode = RouterMode::RoundRobin;  ///< How workers are chosen.
+  std::uint64_t seed = 0;                    ///< Of lots and ties.
+  KvRouterConfig kv = {};                    ///< Of kv mode.
+  BusyThresholds thresholds = {};            ///< Of kv mode, for models without their own.
 };
 
 /// Chooses workers. Thread-safe: choosing and booking are one step under one short mutex per
@@ -73,31 +106,64 @@ class Reservation {
 class Router {
  public:
   /// `seed` feeds the random modes.
-  Router(RouterMode mode, std::uint64_t seed);
+  Router(RouterMode mode, std::uint64_t seed) : Router({.mode = mode, .seed = seed}) {}
+  /// `options.kv` must be valid.
+  explicit Router(const RouterOptions& options);
   ~Router();
 
   /// Chooses among the healthy workers of the set and books the request there. Errors: NoWorkers;
   /// in Direct mode InvalidRequest when no worker is named; NoWorkers when the named one is not
-  /// usable.
+  /// usable. Not for kv mode.
   Result<Reservation> choose(const fleet::WorkerSet& set, const RouteRequest& request);
+  /// The same in any mode; `route` matters in kv mode only. Further errors there: Overloaded when
+  /// all workers that would do, or the named one, are beyond the thresholds; InvalidRequest for a
+  /// rank the named worker does not have and for weights out of range. The set is kept until the
+  /// next choice in it.
+  Result<Reservation> choose(const std::shared_ptr<const fleet::WorkerSet>& set,
+                             const RouteRequest& request, const KvRoute& route);
+  /// What `choose` would decide now in kv mode; nothing is booked or counted.
+  Result<KvDecision> preview(const std::shared_ptr<const fleet::WorkerSet>& set,
+                             const RouteRequest& request, const KvRoute& route);
+
+  /// From when on workers of a model (of every model that shares its worker sets) are overloaded,
+  /// from now on and for sets it gets later. Kv mode only.
+  void set_thresholds(const fleet::Model& model, const BusyThresholds& thresholds);
+  /// Those of a model.
+  BusyThresholds thresholds(const fleet::Model& model) const;
+  /// KV blocks in use at a rank as its engine reports them; ignored for unknown ones.
+  void report_used_blocks(std::uint64_t worker_id, std::uint32_t rank, std::uint64_t blocks);
 
   /// Forgets the loads of worker sets and workers that the fleet no longer has; what still runs
   /// there is forgotten when it ends.
   void retain(const fleet::Fleet& fleet);
   /// Requests in flight at a worker; 0 for unknown ones.
   std::uint32_t in_flight(std::uint64_t worker_id) const;
-  /// Writes the per-worker gauges.
+  /// Writes the per-worker gauges and the picks by reason.
   void collect(observe::TextWriter& writer) const;
   /// The mode.
-  RouterMode mode() const { return mode_; }
+  RouterMode mode() const { return options_.mode; }
+  /// What it was made with.
+  const RouterOptions& options() const { return options_; }
 
  private:
+  // In kv mode sets have the one table, in the others the other.
+  struct KvSet {
+    std::shared_ptr<KvTable> table;
+    std::string_view worker_type;  // label
+  };
   std::shared_ptr<LoadTable> table_of(const fleet::WorkerSet& set);
+  std::shared_ptr<KvTable> kv_table_of(const fleet::WorkerSet& set);
+  void retain_kv(const std::map<std::uint64_t, std::shared_ptr<const fleet::WorkerSet>>& sets);
+  void collect_kv(observe::TextWriter& writer) const;
 
-  RouterMode mode_;
-  mutable std::mutex mutex_;
-  std::mt19937_64 seeds_;                                       // guarded by mutex_
-  std::map<std::uint64_t, std::shared_ptr<LoadTable>> tables_;  // guarded by mutex_
+  RouterOptions options_;
+  mutable std::mutex mutex_;  // of all below
+  std::mt19937_64 seeds_;
+  std::map<std::uint64_t, std::shared_ptr<LoadTable>> tables_;           // by set
+  std::map<std::uint64_t, KvSet> kv_tables_;                             // by set
+  std::map<std::uint64_t, BusyThresholds> set_thresholds_;               // by set
+  std::map<std::string, BusyThresholds, std::less<>> model_thresholds_;  // by base model
+  PickCounts former_picks_{};  // of tables that are gone, and of the other modes
 };
 
 }  // namespace fairlead::routing

@@ -1,0 +1,123 @@
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "routing/router.hpp"
+
+// The part of Router that is about kv mode.
+
+namespace fairlead::routing {
+namespace {
+
+// Engines that do both count as decode workers.
+std::string_view worker_type(fleet::Role role) {
+  return role == fleet::Role::Prefill ? "prefill" : "decode";
+}
+
+}  // namespace
+
+std::shared_ptr<KvTable> Router::kv_table_of(const fleet::WorkerSet& set) {
+  const std::lock_guard lock(mutex_);
+  KvSet& entry = kv_tables_[set.id];
+  if (!entry.table) {
+    entry = {.table = std::make_shared<KvTable>(options_.kv, seeds_()),
+             .worker_type = worker_type(set.role)};
+    const auto own = set_thresholds_.find(set.id);
+    entry.table->set_thresholds(own == set_thresholds_.end() ? options_.thresholds : own->second);
+  }
+  return entry.table;
+}
+
+Result<Reservation> Router::choose(const std::shared_ptr<const fleet::WorkerSet>& set,
+                                   const RouteRequest& request, const KvRoute& route) {
+  if (mode() != RouterMode::Kv) {
+    return choose(*set, request);
+  }
+  auto table = kv_table_of(*set);
+  auto picked = table->choose(set, request, route, true);
+  if (!picked) {
+    return std::unexpected(std::move(picked.error()));
+  }
+  auto part = std::make_unique<Reservation::KvPart>(Reservation::KvPart{
+      .table = std::move(table), .booking = picked->booking, .decision = picked->decision});
+  return Reservation(std::move(part), std::move(picked->worker));
+}
+
+Result<KvDecision> Router::preview(const std::shared_ptr<const fleet::WorkerSet>& set,
+                                   const RouteRequest& request, const KvRoute& route) {
+  auto picked = kv_table_of(*set)->choose(set, request, route, false);
+  if (!picked) {
+    return std::unexpected(std::move(picked.error()));
+  }
+  return picked->decision;
+}
+
+void Router::set_thresholds(const fleet::Model& model, const BusyThresholds& thresholds) {
+  const std::lock_guard lock(mutex_);
+  model_thresholds_.insert_or_assign(model.files_name(), thresholds);
+  for (const auto& set : model.worker_sets) {
+    set_thresholds_[set->id] = thresholds;
+    if (const auto found = kv_tables_.find(set->id); found != kv_tables_.end()) {
+      found->second.table->set_thresholds(thresholds);
+    }
+  }
+}
+
+BusyThresholds Router::thresholds(const fleet::Model& model) const {
+  const std::lock_guard lock(mutex_);
+  const auto own = model_thresholds_.find(model.files_name());
+  return own == model_thresholds_.end() ? options_.thresholds : own->second;
+}
+
+void Router::report_used_blocks(std::uint64_t worker_id, std::uint32_t rank, std::uint64_t blocks) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, set] : kv_tables_) {
+    set.table->report_used(worker_id, rank, blocks);
+  }
+}
+
+// Under mutex_.
+void Router::retain_kv(
+    const std::map<std::uint64_t, std::shared_ptr<const fleet::WorkerSet>>& sets) {
+  std::erase_if(kv_tables_, [&](const auto& entry) {
+    KvTable& table = *entry.second.table;
+    const auto found = sets.find(entry.first);
+    if (found == sets.end()) {
+      if (!table.idle()) {
+        return false;
+      }
+      const PickCounts picks = table.picks();
+      for (std::size_t i = 0; i < picks.size(); ++i) {
+        former_picks_[i] += picks[i];
+      }
+      return true;
+    }
+    table.retain(found->second);
+    const auto own = set_thresholds_.find(entry.first);
+    table.set_thresholds(own == set_thresholds_.end() ? options_.thresholds : own->second);
+    return false;
+  });
+}
+
+// Under mutex_.
+void Router::collect_kv(observe::TextWriter& writer) const {
+  if (mode() != RouterMode::Kv) {
+    return;
+  }
+  const auto family = [&](std::string_view name, std::string_view help, auto value) {
+    writer.family(name, "gauge", help);
+    for (const auto& [id, set] : kv_tables_) {
+      set.table->visit([&](const KvLoads::Target& target) {
+        writer.sample(fmt::format("worker_id=\"{}\",dp_rank=\"{}\",worker_type=\"{}\"",
+                                  target.worker_id, target.rank, set.worker_type),
+                      static_cast<double>(value(target)));
+      });
+    }
+  };
+  family("worker_active_decode_blocks", "KV blocks booked for running requests.",
+         [](const KvLoads::Target& target) { return target.active_blocks(); });
+  family("worker_active_prefill_tokens", "Prompt tokens booked and not computed yet.",
+         [](const KvLoads::Target& target) { return target.prefill_tokens; });
+}
+
+}  // namespace fairlead::routing

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <vector>
+
+#include "fleet/fleet.hpp"
+#include "routing/kv_loads.hpp"
+#include "routing/kv_route.hpp"
+
+namespace fairlead::routing {
+
+struct RouteRequest;
+
+/// Picks by reason.
+using PickCounts = std::array<std::uint64_t, static_cast<std::size_t>(PickReason::kCount)>;
+
+/// Chooses targets of one worker set by cache and load, and books them. Thread-safe: a choice and
+/// its booking are one step under one mutex.
+///
+/// At temperature 0 the cheapest target is exact without looking at all of them. A target that has
+/// nothing of the prompt, neither cached nor active, costs what an empty request would cost there
+/// plus the same for every such target; so the best of those is the least of a maintained order,
+/// and only targets with something of the prompt are weighed one by one. Where costs do not have
+/// that shape (a request's own weights, preferred taints, decay, lmetric), where targets are left
+/// out, and for explanations, all are weighed.
+class KvTable {
+ public:
+  KvTable(const KvRouterConfig& config, std::uint64_t seed);
+
+  /// A target that was taken.
+  struct Picked {
+    std::shared_ptr<const fleet::Worker> worker;  ///< Its worker.
+    KvDecision decision;                          ///< Which and why.
+    KvBooking booking;                            ///< What was booked.
+  };
+  /// Chooses; and books when `book`. Errors: NoWorkers, Overloaded when some target would do but
+  /// for the thresholds, InvalidRequest for a rank the named worker does not have or weights out of
+  /// range.
+  Result<Picked> choose(const std::shared_ptr<const fleet::WorkerSet>& set,
+                        const RouteRequest& request, const KvRoute& route, bool book);
+
+  /// The prompt of a booking is computed.
+  void prefill_complete(KvBooking& booking);
+  /// Books output of a booking.
+  void grow(KvBooking& booking);
+  /// Gives a booking back.
+  void release(KvBooking& booking);
+
+  /// True when outputs are counted.
+  bool tracks_output() const { return config_.track_output_blocks && config_.track_active_blocks; }
+  /// See KvLoads.
+  void set_thresholds(const BusyThresholds& thresholds);
+  /// See KvLoads.
+  void report_used(std::uint64_t worker_id, std::uint32_t rank, std::uint64_t blocks);
+  /// Follows the set.
+  void retain(const std::shared_ptr<const fleet::WorkerSet>& set);
+  /// True when no request runs.
+  bool idle() const;
+  /// Picks so far.
+  PickCounts picks() const;
+  /// Nodes of the trie of active prompts; 0 when no request runs.
+  std::size_t active_nodes() const;
+  /// Calls `each(target)` for every target in use.
+  template <class Each>
+  void visit(Each&& each) const {
+    const std::lock_guard lock(mutex_);
+    for (const KvLoads::Target& target : loads_.targets()) {
+      if (target.worker_id != 0) {
+        each(target);
+      }
+    }
+  }
+
+ private:
+  // What is known of one target in one choice; valid when `stamp` is the choice's.
+  struct Known {
+    std::uint64_t stamp = 0;
+    CachedBlocks cached = {};
+    std::uint32_t confirmed = 0;
+    std::uint32_t prefix = 0;
+    bool live = false;
+  };
+  struct Weighed {
+    TargetIndex target;
+    double cost;
+  };
+  struct Best;
+
+  void follow(const std::shared_ptr<const fleet::WorkerSet>& set);
+  Known& touch(TargetIndex target);
+  std::optional<TargetIndex> place_of(const KvRoute& route, kv::TargetId id) const;
+  void learn(const KvRouterConfig& config, const KvRoute& route);
+  CostTerms weigh(const KvRouterConfig& config, const PromptShape& shape, TargetIndex target,
+                  TargetLoad* load_out = nullptr) const;
+  bool ordered(const KvRouterConfig& config, const RouteRequest& request,
+               const KvRoute& route) const;
+  bool admits(const RouteRequest& request, const KvRoute& route, const std::vector<bool>* adapter,
+              const KvLoads::Target& target) const;
+  Result<TargetIndex> pinned(const KvRouterConfig& config, const PromptShape& shape,
+                             const RouteRequest& request, const KvRoute& route);
+  std::optional<TargetIndex> preferred(const RouteRequest& request, const KvRoute& route);
+  std::optional<TargetIndex> by_order(const KvRouterConfig& config, const PromptShape& shape);
+  Result<TargetIndex> by_scan(const KvRouterConfig& config, const PromptShape& shape,
+                              const RouteRequest& request, const KvRoute& route);
+  TargetIndex cheapest();
+  TargetIndex drawn(double temperature);
+  double taints(const KvRoute& route, const KvLoads::Target& target) const;
+
+  const KvRouterConfig config_;
+  mutable std::mutex mutex_;
+  KvLoads loads_;                                 // what follows is guarded by mutex_
+  std::shared_ptr<const fleet::WorkerSet> seen_;  // whose workers the loads list
+  PickCounts picks_{};
+  std::mt19937_64 random_;
+  // Scratch of one choice.
+  std::uint64_t stamp_ = 0;
+  bool degraded_ = false;
+  std::int64_t min_prefill_ = 0;
+  std::vector<Known> known_;          // by target
+  std::vector<TargetIndex> touched_;  // targets with something of the prompt
+  std::vector<Weighed> weighed_;
+  ActiveSequences::Path path_;
+};
+
+}  // namespace fairlead::routing
