@@ -145,7 +145,8 @@ Result<ModelPaths> model_paths(const Settings& settings) {
 
 Result<routing::RouterMode> router_mode(const Settings& settings) {
   const std::string& text = settings.text("router-mode");
-  if (const auto mode = routing::parse_router_mode(text)) {
+  // The frontend does not feed kv mode yet.
+  if (const auto mode = routing::parse_router_mode(text); mode && mode != routing::RouterMode::Kv) {
     return *mode;
   }
   const std::string origin =

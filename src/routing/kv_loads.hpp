@@ -53,18 +53,19 @@ class KvLoads {
  public:
   /// One rank of one worker.
   struct Target {
-    std::uint64_t worker_id = 0;
-    std::uint32_t slot = 0;
-    std::uint32_t rank = 0;
-    std::uint32_t requests = 0;
-    bool routable = false;    ///< Its worker is in the set and healthy.
-    bool overloaded = false;  ///< Its worker is.
-    bool retired = false;     ///< Its worker left; freed when the last request ends.
-    std::int64_t prefill_tokens = 0;
-    std::int64_t blocks = 0;        ///< Of prompts, each once.
-    std::int64_t fraction = 0;      ///< 2⁻²⁰ blocks: outputs, less what prompts have faded.
-    std::uint64_t used_blocks = 0;  ///< As the engine reports; 0 = not reported.
+    std::uint64_t worker_id = 0;      ///< Its worker; 0 = not in use.
+    std::uint32_t slot = 0;           ///< Its worker's.
+    std::uint32_t rank = 0;           ///< Data-parallel rank.
+    std::uint32_t requests = 0;       ///< Running.
+    bool routable = false;            ///< Its worker is in the set and healthy.
+    bool overloaded = false;          ///< Its worker is.
+    bool retired = false;             ///< Its worker left; freed when the last request ends.
+    std::int64_t prefill_tokens = 0;  ///< Of prompts not computed yet.
+    std::int64_t blocks = 0;          ///< Of prompts, each once.
+    std::int64_t fraction = 0;        ///< 2⁻²⁰ blocks: outputs, less what prompts have faded.
+    std::uint64_t used_blocks = 0;    ///< As the engine reports; 0 = not reported.
 
+    /// Blocks occupied, outputs and weights included.
     std::int64_t active_blocks() const {
       return blocks + ((fraction + (std::int64_t{1} << 19U)) >> 20U);
     }

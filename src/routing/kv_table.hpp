@@ -29,6 +29,7 @@ using PickCounts = std::array<std::uint64_t, static_cast<std::size_t>(PickReason
 /// out, and for explanations, all are weighed.
 class KvTable {
  public:
+  /// An empty table; `seed` is that of lots and ties.
   KvTable(const KvRouterConfig& config, std::uint64_t seed);
 
   /// A target that was taken.

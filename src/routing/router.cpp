@@ -153,6 +153,7 @@ class LoadTable {
         const std::size_t second = (first + 1 + random_() % (count - 1)) % count;
         return load(second) < load(first) ? second : first;
       }
+      case RouterMode::Kv:
       case RouterMode::LeastLoaded: {
         std::size_t best = turn_++ % count;
         for (std::size_t step = 1, i = best; step < count; ++step) {
@@ -162,7 +163,6 @@ class LoadTable {
         return best;
       }
       case RouterMode::RoundRobin:
-      case RouterMode::Kv:
       case RouterMode::Direct: return turn_++ % count;
     }
     return 0;

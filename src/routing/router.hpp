@@ -113,7 +113,7 @@ class Router {
 
   /// Chooses among the healthy workers of the set and books the request there. Errors: NoWorkers;
   /// in Direct mode InvalidRequest when no worker is named; NoWorkers when the named one is not
-  /// usable. Not for kv mode.
+  /// usable. In kv mode nothing but requests in flight is counted.
   Result<Reservation> choose(const fleet::WorkerSet& set, const RouteRequest& request);
   /// The same in any mode; `route` matters in kv mode only. Further errors there: Overloaded when
   /// all workers that would do, or the named one, are beyond the thresholds; InvalidRequest for a

@@ -19,6 +19,7 @@ namespace fairlead::routing {
 /// Thread-safe.
 class SessionAffinity {
  public:
+  /// What idle times are told by.
   using Clock = std::chrono::steady_clock;
 
   /// `ttl` is the idle time; sessions whose id is empty or longer than 256 bytes are never bound.
