@@ -44,12 +44,13 @@ void KvLoads::occupy(Place& place, std::shared_ptr<const fleet::Worker> worker) 
       std::clamp<std::uint32_t>(worker->info.data_parallel_size, 1, kMaxRanks);
   const bool same = place.worker && place.worker->id == worker->id &&
                     place.targets.size() == ranks &&
-                    place.worker->info.data_parallel_start == worker->info.data_parallel_start;
+                    place.first_rank == worker->info.data_parallel_start;
   if (!same) {
     vacate(place);
+    place.first_rank = worker->info.data_parallel_start;
     const auto slot = static_cast<std::uint32_t>(worker->slot);
     for (std::uint32_t i = 0; i < ranks; ++i) {
-      place.targets.push_back(allot(*worker, slot, worker->info.data_parallel_start + i));
+      place.targets.push_back(allot(*worker, slot, place.first_rank + i));
     }
     slots_[worker->id] = slot;
   }
@@ -147,11 +148,11 @@ std::optional<std::uint32_t> KvLoads::slot_of(std::uint64_t worker_id) const {
 }
 
 std::optional<TargetIndex> KvLoads::find(std::uint32_t slot, std::uint32_t rank) const {
-  if (slot >= places_.size() || !places_[slot].worker) {
+  if (slot >= places_.size()) {
     return std::nullopt;
   }
   const Place& place = places_[slot];
-  const std::uint32_t at = rank - place.worker->info.data_parallel_start;  // wraps when below
+  const std::uint32_t at = rank - place.first_rank;  // wraps when below
   return at < place.targets.size() ? std::optional(place.targets[at]) : std::nullopt;
 }
 

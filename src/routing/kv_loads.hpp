@@ -73,7 +73,8 @@ class KvLoads {
   /// A worker of the set.
   struct Place {
     std::shared_ptr<const fleet::Worker> worker;  ///< Null when the slot is empty.
-    std::vector<TargetIndex> targets;             ///< By rank, from the worker's first.
+    std::uint32_t first_rank = 0;                 ///< Of the worker.
+    std::vector<TargetIndex> targets;             ///< By rank from there on.
   };
 
   /// Costs are ordered as `config` has them.

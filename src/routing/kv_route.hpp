@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kv/hashes.hpp"
-#include "kv/overlap.hpp"
+#include "kv/index.hpp"
 #include "routing/cost.hpp"
 
 // What goes into a choice by KV cache beside the RouteRequest, and what comes out of it.
