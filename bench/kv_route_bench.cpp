@@ -67,7 +67,7 @@ class Fleet {
     const std::size_t running = std::min<std::size_t>(workers * 4, 4096);
     for (std::size_t i = 0; i < running; ++i) {
       const auto prompt =
-          hash(make_tokens(256 + random() % 1024, 1000 + static_cast<std::uint32_t>(i), shared));
+          hash(make_tokens(640 + random() % 1024, 1000 + static_cast<std::uint32_t>(i), shared));
       held_.push_back(std::move(*router_.choose(set_, {}, route(prompt, prompt.size() * kBlock))));
       if (i % 4 != 0) {
         held_.back().prefill_complete();

@@ -111,9 +111,12 @@ inline double cached_tokens(const CostTerms& terms, const PromptShape& prompt) {
 }
 
 /// The cost of one prompt at one target. Without prefill tracking the credit is taken off the
-/// decode term, so that caches still count.
-inline CostTerms evaluate(const KvRouterConfig& config, const PromptShape& prompt,
-                          const CachedBlocks& cached, const TargetLoad& load) {
+/// decode term, so that caches still count. Inlined: a scan of a fleet reads only the sum, and then
+/// the other terms cost nothing.
+[[gnu::always_inline]] inline CostTerms evaluate(const KvRouterConfig& config,
+                                                 const PromptShape& prompt,
+                                                 const CachedBlocks& cached,
+                                                 const TargetLoad& load) {
   CostTerms out;
   const double size = prompt.block_size;
   const double shared =

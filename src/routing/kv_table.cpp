@@ -64,6 +64,38 @@ struct KvTable::Best {
   }
 };
 
+[[gnu::always_inline]] inline KvTable::Known& KvTable::touch(TargetIndex target) {
+  Known& known = known_[target];
+  if (known.stamp != stamp_) {
+    // Field by field: a copied temporary is read wider than it was written, which stalls.
+    known.stamp = stamp_;
+    known.cached.device = known.cached.host = known.cached.disk = 0;
+    known.confirmed = 0;
+    known.prefix = 0;
+    known.live = !degraded_;
+    touched_[touched_count_++] = target;
+  }
+  return known;
+}
+
+[[gnu::always_inline]] inline TargetLoad KvTable::load_of(TargetIndex index) const {
+  const KvLoads::Target& target = loads_.targets()[index];
+  const Known& known = known_[index];
+  return {.prefill_tokens = target.prefill_tokens,
+          .active_blocks = target.active_blocks(),
+          .requests = target.requests,
+          .active_prefix = known.stamp == stamp_ ? known.prefix : 0,
+          .min_prefill_tokens = min_prefill_};
+}
+
+[[gnu::always_inline]] inline CostTerms KvTable::weigh(const KvRouterConfig& config,
+                                                       const PromptShape& shape,
+                                                       TargetIndex index) const {
+  const Known& known = known_[index];
+  return evaluate(config, shape, known.stamp == stamp_ ? known.cached : CachedBlocks{},
+                  load_of(index));
+}
+
 KvTable::KvTable(const KvRouterConfig& config, std::uint64_t seed)
     : config_(config), loads_(config), random_(seed) {}
 
@@ -74,16 +106,8 @@ void KvTable::follow(const std::shared_ptr<const fleet::WorkerSet>& set) {
   }
   if (known_.size() < loads_.targets().size()) {
     known_.resize(loads_.targets().size());
+    touched_.resize(loads_.targets().size());
   }
-}
-
-KvTable::Known& KvTable::touch(TargetIndex target) {
-  Known& known = known_[target];
-  if (known.stamp != stamp_) {
-    known = {.stamp = stamp_, .live = !degraded_};
-    touched_.push_back(target);
-  }
-  return known;
 }
 
 std::optional<TargetIndex> KvTable::place_of(const KvRoute& route, kv::TargetId id) const {
@@ -98,7 +122,7 @@ std::optional<TargetIndex> KvTable::place_of(const KvRoute& route, kv::TargetId 
 // Collects what targets have of the prompt, cached or active.
 void KvTable::learn(const KvRouterConfig& config, const KvRoute& route) {
   ++stamp_;
-  touched_.clear();
+  touched_count_ = 0;
   degraded_ = route.degraded;
   if (degraded_) {
     for (std::size_t id = 0; id < route.places.size(); ++id) {
@@ -114,7 +138,9 @@ void KvTable::learn(const KvRouterConfig& config, const KvRoute& route) {
     const auto target = place_of(route, overlap.target);
     if (target && route.places[overlap.target].live) {
       Known& known = touch(*target);
-      known.cached = {.device = overlap.device, .host = overlap.host, .disk = overlap.disk};
+      known.cached.device = overlap.device;
+      known.cached.host = overlap.host;
+      known.cached.disk = overlap.disk;
       known.confirmed = overlap.device;
     }
   }
@@ -131,22 +157,6 @@ void KvTable::learn(const KvRouterConfig& config, const KvRoute& route) {
   }
 }
 
-CostTerms KvTable::weigh(const KvRouterConfig& config, const PromptShape& shape, TargetIndex target,
-                         TargetLoad* load_out) const {
-  const KvLoads::Target& state = loads_.targets()[target];
-  const Known& known = known_[target];
-  const bool has = known.stamp == stamp_;
-  const TargetLoad load{.prefill_tokens = state.prefill_tokens,
-                        .active_blocks = state.active_blocks(),
-                        .requests = state.requests,
-                        .active_prefix = has ? known.prefix : 0,
-                        .min_prefill_tokens = min_prefill_};
-  if (load_out) {
-    *load_out = load;
-  }
-  return evaluate(config, shape, has ? known.cached : CachedBlocks{}, load);
-}
-
 // True when costs have the shape that the order relies on, and nothing leaves targets out.
 bool KvTable::ordered(const KvRouterConfig& config, const RouteRequest& request,
                       const KvRoute& route) const {
@@ -156,7 +166,7 @@ bool KvTable::ordered(const KvRouterConfig& config, const RouteRequest& request,
          config.track_prefill_tokens == config_.track_prefill_tokens && !route.explain &&
          !request.rank && request.excluded.empty() && request.adapter.empty() &&
          route.allowed.empty() && route.required_taints.empty() && route.preferred_taints.empty() &&
-         touched_.size() <= kMostWeighed && loads_.targets().size() > kMostWeighed;
+         touched_count_ <= kMostWeighed && loads_.targets().size() > kMostWeighed;
 }
 
 bool KvTable::admits(const RouteRequest& request, const KvRoute& route,
@@ -238,7 +248,7 @@ std::optional<TargetIndex> KvTable::by_order(const KvRouterConfig& config,
   }
   Best best;
   std::uint32_t among_least = 0;
-  for (const TargetIndex target : touched_) {
+  for (const TargetIndex target : std::span(touched_).first(touched_count_)) {
     if (order.at(target) == MinTree::kNone) {
       continue;
     }
@@ -272,37 +282,31 @@ Result<TargetIndex> KvTable::by_scan(const KvRouterConfig& config, const PromptS
   const auto targets = loads_.targets();
   weighed_.clear();
   bool busy = false;
-  min_prefill_ = std::numeric_limits<std::int64_t>::max();
-  for (TargetIndex target = 0; target < targets.size(); ++target) {
-    if (!admits(request, route, adapter, targets[target])) {
-      continue;
-    }
-    busy |= targets[target].overloaded;
-    if (!targets[target].overloaded || route.explain) {
-      weighed_.push_back({.target = target, .cost = 0});
-    }
-    if (!targets[target].overloaded) {
-      min_prefill_ = std::min(min_prefill_, targets[target].prefill_tokens);
+  if (config.overlap_score_credit_decay > 0) {
+    min_prefill_ = std::numeric_limits<std::int64_t>::max();
+    for (const KvLoads::Target& target : targets) {
+      if (admits(request, route, adapter, target) && !target.overloaded) {
+        min_prefill_ = std::min(min_prefill_, target.prefill_tokens);
+      }
     }
   }
-  for (Weighed& one : weighed_) {
-    TargetLoad load;
-    CostTerms terms = weigh(config, shape, one.target, &load);
-    const KvLoads::Target& target = targets[one.target];
-    if (!route.preferred_taints.empty()) {
-      terms.cost *= taints(route, target);
+  for (TargetIndex index = 0; index < targets.size(); ++index) {
+    const KvLoads::Target& target = targets[index];
+    if (!admits(request, route, adapter, target)) {
+      continue;
     }
-    one.cost = terms.cost;
-    if (route.explain) {
-      const Known& known = known_[one.target];
-      const bool has = known.stamp == stamp_;
-      route.explain->push_back({.target = {.worker_id = target.worker_id, .rank = target.rank},
-                                .cached = has ? known.cached : CachedBlocks{},
-                                .load = load,
-                                .terms = terms,
-                                .overloaded = target.overloaded,
-                                .stale = has ? !known.live : degraded_});
+    busy |= target.overloaded;
+    if (target.overloaded && !route.explain) {
+      continue;
     }
+    const double factor = route.preferred_taints.empty() ? 1.0 : taints(route, target);
+    if (!route.explain) {
+      weighed_.emplace_back(index, weigh(config, shape, index).cost * factor);
+      continue;
+    }
+    CandidateCost& candidate = route.explain->emplace_back(explain(config, shape, index));
+    candidate.terms.cost *= factor;
+    weighed_.emplace_back(index, candidate.terms.cost);
   }
   if (route.explain) {
     std::erase_if(weighed_, [&](const Weighed& one) { return targets[one.target].overloaded; });
@@ -316,6 +320,19 @@ Result<TargetIndex> KvTable::by_scan(const KvRouterConfig& config, const PromptS
                                        : fmt::format(" with adapter `{}`", request.adapter)));
   }
   return config.router_temperature > 0 ? drawn(config.router_temperature) : cheapest();
+}
+
+CandidateCost KvTable::explain(const KvRouterConfig& config, const PromptShape& shape,
+                               TargetIndex index) const {
+  const KvLoads::Target& target = loads_.targets()[index];
+  const Known& known = known_[index];
+  const bool has = known.stamp == stamp_;
+  return {.target = {.worker_id = target.worker_id, .rank = target.rank},
+          .cached = has ? known.cached : CachedBlocks{},
+          .load = load_of(index),
+          .terms = weigh(config, shape, index),
+          .overloaded = target.overloaded,
+          .stale = has ? !known.live : degraded_};
 }
 
 TargetIndex KvTable::cheapest() {

@@ -95,8 +95,10 @@ class KvTable {
   Known& touch(TargetIndex target);
   std::optional<TargetIndex> place_of(const KvRoute& route, kv::TargetId id) const;
   void learn(const KvRouterConfig& config, const KvRoute& route);
-  CostTerms weigh(const KvRouterConfig& config, const PromptShape& shape, TargetIndex target,
-                  TargetLoad* load_out = nullptr) const;
+  TargetLoad load_of(TargetIndex index) const;
+  CostTerms weigh(const KvRouterConfig& config, const PromptShape& shape, TargetIndex index) const;
+  CandidateCost explain(const KvRouterConfig& config, const PromptShape& shape,
+                        TargetIndex index) const;
   bool ordered(const KvRouterConfig& config, const RouteRequest& request,
                const KvRoute& route) const;
   bool admits(const RouteRequest& request, const KvRoute& route, const std::vector<bool>* adapter,
@@ -121,8 +123,9 @@ class KvTable {
   std::uint64_t stamp_ = 0;
   bool degraded_ = false;
   std::int64_t min_prefill_ = 0;
-  std::vector<Known> known_;          // by target
-  std::vector<TargetIndex> touched_;  // targets with something of the prompt
+  std::vector<Known> known_;  // by target
+  std::size_t touched_count_ = 0;
+  std::vector<TargetIndex> touched_;  // those with something of the prompt lead it
   std::vector<Weighed> weighed_;
   ActiveSequences::Path path_;
 };
