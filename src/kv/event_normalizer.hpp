@@ -58,7 +58,7 @@ std::string_view drop_reason_name(DropReason reason);
 struct NormalizerOptions {
   std::uint32_t block_size = 0;  ///< Tokens per block; events of other sizes are dropped.
   std::uint32_t rank = 0;        ///< Data-parallel rank of the socket.
-  std::string label = {};             ///< Names the source in warnings.
+  std::string label = {};        ///< Names the source in warnings.
   /// The model's only image token. With it, placeholders are replaced by pad values; without it,
   /// hashes of objects are appended to their blocks.
   std::optional<std::uint32_t> image_token = {};

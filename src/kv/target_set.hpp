@@ -106,7 +106,9 @@ inline constexpr unsigned kInline = 4;
 /// True when the word points to a LargeSet.
 constexpr bool is_large(std::uint64_t word) { return (word & 0xFU) == 0 && word != 0; }
 /// The LargeSet of such a word.
-inline LargeSet* large(std::uint64_t word) { return reinterpret_cast<LargeSet*>(word); }
+inline LargeSet* large(std::uint64_t word) {
+  return reinterpret_cast<LargeSet*>(word);  // NOLINT(performance-no-int-to-ptr): a tagged word
+}
 /// Ids in any other word.
 constexpr unsigned inline_size(std::uint64_t word) { return static_cast<unsigned>(word & 0xFU); }
 /// Id `i` of such a word.
