@@ -89,6 +89,31 @@ constexpr std::array<Type, 256> kTypes = [] {
   return types;
 }();
 
+/// Eight bytes as a big-endian number.
+std::uint64_t load_big_endian(const unsigned char* at) {
+  std::uint64_t raw = 0;
+  std::memcpy(&raw, at, sizeof(raw));
+  return std::endian::native == std::endian::little ? __builtin_bswap64(raw) : raw;
+}
+
+/// Where a short non-negative integer lies in the eight bytes that begin with its code.
+struct Form {
+  std::uint8_t bytes = 0;  ///< With the code; 0 = not such an integer.
+  std::uint8_t head_bits = 0;
+  std::uint8_t tail_bits = 0;
+};
+
+constexpr std::array<Form, 256> kForms = [] {
+  std::array<Form, 256> forms{};
+  for (unsigned code = 0; code <= kFixIntLast; ++code) {
+    forms[code] = {.bytes = 1, .head_bits = 0, .tail_bits = 56};
+  }
+  forms[kUint8] = {.bytes = 2, .head_bits = 8, .tail_bits = 56};
+  forms[kUint16] = {.bytes = 3, .head_bits = 8, .tail_bits = 48};
+  forms[kUint32] = {.bytes = 5, .head_bits = 8, .tail_bits = 32};
+  return forms;
+}();
+
 }  // namespace
 
 Type Reader::next() const { return at_ == end_ ? Type::None : kTypes[*at_]; }
@@ -153,39 +178,26 @@ bool Reader::u32(std::uint32_t& out) {
 }
 
 bool Reader::u32s(std::size_t count, std::uint32_t* out) {
-  // The short forms here, so that long lists of tokens cost little; the rest value by value.
-  const unsigned char* at = at_;
+  // The short forms without branches on which of them it is, since in a list of tokens that cannot
+  // be predicted. Everything else, and the last few bytes, value by value.
   std::size_t i = 0;
-  for (; i < count; ++i) {
-    if (at == end_) {
-      break;
-    }
-    const unsigned char code = *at;
-    const std::size_t left = static_cast<std::size_t>(end_ - at);
-    if (code == kUint16 && left >= 3) {
-      out[i] = static_cast<std::uint32_t>(at[1]) << 8U | at[2];
-      at += 3;
-    } else if (code == kUint32 && left >= 5) {
-      std::uint32_t raw = 0;
-      std::memcpy(&raw, at + 1, sizeof(raw));
-      out[i] = std::endian::native == std::endian::little ? __builtin_bswap32(raw) : raw;
-      at += 5;
-    } else if (code <= kFixIntLast) {
-      out[i] = code;
-      ++at;
-    } else if (code == kUint8 && left >= 2) {
-      out[i] = at[1];
-      at += 2;
-    } else {
-      at_ = at;
-      if (!u32(out[i])) {
-        return false;
+  while (i < count) {
+    const unsigned char* at = at_;
+    while (i < count && end_ - at >= static_cast<std::ptrdiff_t>(sizeof(std::uint64_t))) {
+      const Form form = kForms[*at];
+      if (form.bytes == 0) {
+        break;
       }
-      at = at_;
+      out[i++] =
+          static_cast<std::uint32_t>((load_big_endian(at) << form.head_bits) >> form.tail_bits);
+      at += form.bytes;
+    }
+    at_ = at;
+    if (i < count && !u32(out[i++])) {
+      return false;
     }
   }
-  at_ = at;
-  return i == count;
+  return true;
 }
 
 bool Reader::number(double& out) {
