@@ -193,8 +193,11 @@ bool Reader::u32s(std::size_t count, std::uint32_t* out) {
       at += form.bytes;
     }
     at_ = at;
-    if (i < count && !u32(out[i++])) {
-      return false;
+    if (i < count) {
+      if (!u32(out[i])) {
+        return false;
+      }
+      ++i;
     }
   }
   return true;
