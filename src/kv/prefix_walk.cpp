@@ -217,7 +217,7 @@ class LiveTargets {
 
 void fetch_set(std::uint64_t word) {
   if (set_word::is_large(word)) {
-    const char* const at = reinterpret_cast<const char*>(word);
+    const auto* const at = reinterpret_cast<const char*>(set_word::large(word));
     __builtin_prefetch(at);
     __builtin_prefetch(at + 64);
     __builtin_prefetch(at + 128);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "net/task.hpp"
@@ -84,8 +85,9 @@ class Exchange {
   /// behind it helps. `kept` is let go when the client has taken all of it, or is gone.
   virtual void respond_owned(int status, const HeaderList& headers, std::string body,
                              std::shared_ptr<void> kept) {
-    static_cast<void>(kept);
-    respond(status, headers, body);
+    const std::shared_ptr<void> kept_meanwhile = std::move(kept);
+    const std::string owned = std::move(body);
+    respond(status, headers, owned);
   }
   /// Begins a response whose body is written piece by piece.
   virtual void start(int status, const HeaderList& headers) = 0;

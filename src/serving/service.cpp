@@ -19,7 +19,7 @@ Service::Service(net::Reactor& reactor, ClientFactory make_client, routing::Rout
       router_(router),
       pool_(pool),
       registry_(registry),
-      options_(options),
+      options_(std::move(options)),
       report_failure_(std::move(report_failure)),
       fleet_(std::make_shared<fleet::Fleet>()),
       random_(std::random_device{}()),

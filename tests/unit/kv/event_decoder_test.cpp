@@ -9,11 +9,21 @@
 namespace fairlead::kv {
 namespace {
 
-using namespace testing;
+using testing::batch;
+using testing::bin;
 using ::testing::ElementsAre;
+using testing::from_hex;
 using ::testing::HasSubstr;
+using testing::i64;
 using ::testing::IsEmpty;
+using testing::list;
+using testing::map;
+using testing::nil;
+using testing::numbers;
 using ::testing::Optional;
+using testing::range;
+using testing::str;
+using testing::u64;
 
 /// A batch with the payload its texts point into.
 struct Decoded {

@@ -13,11 +13,22 @@
 namespace fairlead::kv {
 namespace {
 
-using namespace testing;
+using testing::batch;
+using testing::bin;
 using ::testing::ElementsAre;
+using testing::head;
+using testing::i64;
 using ::testing::IsEmpty;
+using testing::list;
+using testing::map;
+using testing::nil;
+using testing::numbers;
 using ::testing::Optional;
+using testing::range;
+using testing::RecordingSink;
 using ::testing::SizeIs;
+using testing::str;
+using testing::u64;
 using Calls = std::vector<RecordingSink::Call>;
 
 const std::string kDigest = "1122334455667788" + std::string(48, 'f');
@@ -49,7 +60,7 @@ using Member = std::pair<std::string_view, std::string>;
 
 /// A store of blocks whose tokens count from 1, with other members.
 std::string store(std::initializer_list<std::uint64_t> hashes, const std::string& parent,
-                  std::vector<Member> more = {}) {
+                  const std::vector<Member>& more = {}) {
   std::string out = head(0x80, 16, 0xde, 5 + more.size());
   out += str("type") + str("BlockStored") + str("block_hashes") + numbers(hashes);
   out += str("parent_block_hash") + parent + str("token_ids") + range(1, 4 * hashes.size());
@@ -60,7 +71,8 @@ std::string store(std::initializer_list<std::uint64_t> hashes, const std::string
   return batch({out});
 }
 
-std::string removal(std::initializer_list<std::uint64_t> hashes, std::vector<Member> more = {}) {
+std::string removal(std::initializer_list<std::uint64_t> hashes,
+                    const std::vector<Member>& more = {}) {
   std::string out = head(0x80, 16, 0xde, 2 + more.size());
   out += str("type") + str("BlockRemoved") + str("block_hashes") + numbers(hashes);
   for (const auto& [key, value] : more) {
