@@ -1,5 +1,6 @@
 """Hostile and broken clients: a clear 4xx each, nothing leaked, the process alive."""
 
+import gzip
 import json
 import socket
 import subprocess
@@ -139,6 +140,9 @@ def test_bad_prompts(server, prompt, words):
 def test_content_type_method_and_route(server):
     answer = server.post("/v1/chat/completions", json.dumps(CHAT), headers={"content-type": "text/plain"})
     expect_error(answer, 415, "content type")
+    compressed = server.post("/v1/chat/completions", gzip.compress(json.dumps(CHAT).encode()),
+                             headers={"content-type": "application/json", "content-encoding": "gzip"})
+    expect_error(compressed, 415, "Content-Encoding")
     answer = server.get("/v1/chat/completions")
     assert answer.status_code == 405 and "POST" in answer.headers["allow"]
     expect_error(server.get("/no/such/route"), 404, "/no/such/route")

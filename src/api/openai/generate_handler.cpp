@@ -52,6 +52,12 @@ std::optional<Error> refusal(const serving::Service& service, const net::http::R
   if (!is_json(request)) {
     return Error{ErrorCode::UnsupportedMediaType, "The content type must be application/json", {}};
   }
+  const auto encoding = request.headers.find("content-encoding");
+  if (encoding && !equals_ignoring_case(*encoding, "identity")) {
+    return Error{ErrorCode::UnsupportedMediaType,
+                 "The body must be sent without a Content-Encoding: none is decoded here",
+                 {}};
+  }
   return std::nullopt;
 }
 
