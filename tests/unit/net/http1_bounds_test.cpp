@@ -236,14 +236,16 @@ TEST(Http1Bounds, ALeavingClientGivesItsShareBack) {
   }
 }
 
+Task<> answer_with_share(Exchange& exchange, std::shared_ptr<BodyBudget> budget) {
+  auto share = std::make_shared<BodyShare>(std::move(budget));
+  EXPECT_TRUE(share->hold(20'000));
+  exchange.respond_owned(200, {{"x-one", "1"}}, std::string(20'000, 'b'), std::move(share));
+  co_return;
+}
+
 TEST(Http1Bounds, WhatBelongsToAnAnswerIsKeptUntilItIsTaken) {
   auto budget = std::make_shared<BodyBudget>(100'000);
-  PipeServer server([&](Exchange& exchange) -> Task<> {
-    auto share = std::make_shared<BodyShare>(budget);
-    EXPECT_TRUE(share->hold(20'000));
-    exchange.respond_owned(200, {{"x-one", "1"}}, std::string(20'000, 'b'), std::move(share));
-    co_return;
-  });
+  PipeServer server([&](Exchange& exchange) { return answer_with_share(exchange, budget); });
   BytePeer& peer = server.connect();
   server.send(peer, std::string(kGet) + std::string(kGet));
   ASSERT_TRUE(server.until([&] { return peer.text.size() > 40'000; }));
