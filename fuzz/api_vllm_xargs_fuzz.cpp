@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <variant>
 
 #include "api/openai/request.hpp"
 #include "engine/extra_args.hpp"
@@ -15,7 +16,9 @@ using fairlead::json::Value;
 
 bool legal_scalar(const Value& value) {
   double number = 0;
-  return value.as_bool() || value.as_string() || value.number(number);
+  // An integer is handed on digit by digit, also beyond what a double can hold.
+  return value.as_bool() || value.as_string() || value.number(number) ||
+         std::holds_alternative<fairlead::json::BigInt>(value.storage());
 }
 
 bool legal(const Value& value) {
