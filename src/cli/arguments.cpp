@@ -19,6 +19,9 @@ std::string flag_names(const OptionSpec& spec) {
   }
   if (spec.kind == OptionKind::Bool) {
     names += fmt::format(",!--no-{}", spec.name);
+    if (!spec.alias.empty()) {
+      names += fmt::format(",!--no-{}", spec.alias);
+    }
   }
   return names;
 }

@@ -7,6 +7,7 @@
 #include "cli/commands.hpp"
 #include "cli/docs.hpp"
 #include "cli/engine_list.hpp"
+#include "cli/router_options.hpp"
 #include "cli/serve_options.hpp"
 #include "cli/version.hpp"
 
@@ -25,6 +26,9 @@ std::string value_text(const Settings& settings, const OptionSpec& spec) {
 int check(const Settings& settings) {
   if (const Result<ServeOptions> options = serve_options(settings); !options) {
     return report("config check", options.error());
+  }
+  for (const std::string& line : router_warnings(settings)) {
+    fmt::print(stderr, "fairlead config check: {}\n", line);
   }
   for (const OptionSpec& spec : settings.table()) {
     const std::string value = value_text(settings, spec);

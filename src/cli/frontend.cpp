@@ -63,7 +63,7 @@ Frontend::Frontend(net::Reactor& control, ServeOptions options)
     : control_(control),
       options_(std::move(options)),
       registry_(options_.metrics_prefix, options_.threads),
-      router_(options_.router_mode, options_.router_seed),
+      router_(options_.router.router),
       client_fd_limit_(client_fd_limit()),
       drain_deadline_([this] { end_drain(); }),
       last_words_([this] { finish_drain(); }) {}

@@ -85,6 +85,9 @@ std::string closest_option(std::span<const OptionSpec> table, std::string_view n
     }
     if (spec.kind == OptionKind::Bool) {
       names.push_back("no-" + std::string(spec.name));
+      if (!spec.alias.empty()) {
+        names.push_back("no-" + std::string(spec.alias));
+      }
     }
   }
   return closest_name(names, name);

@@ -36,6 +36,8 @@ struct OptionSpec {
   std::string_view alias = {};                             ///< A second flag of the same meaning.
   /// Not empty: the option is known but giving it is wrong usage, for this reason.
   std::string_view refusal = {};
+  /// The text `None` leaves an Integer or Number unset.
+  bool none_unsets = false;
 };
 
 /// `FAIRLEAD_` and the name in upper snake case.

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/log.hpp"
@@ -10,6 +11,7 @@
 #include "cli/commands.hpp"
 #include "cli/frontend.hpp"
 #include "cli/process.hpp"
+#include "cli/router_options.hpp"
 #include "cli/serve_options.hpp"
 #include "cli/tables.hpp"
 #include "cli/version.hpp"
@@ -66,6 +68,9 @@ int run_serve(const Settings& settings) {
   raise_fd_limit(options->fd_limit);
   start_log(settings);
   warn_unsupported_variables();
+  for (const std::string& line : router_warnings(settings)) {
+    log::warn("{}", line);
+  }
   const std::optional<Error> failure = serve(std::move(*options));
   log::stop();
   return failure ? report("serve", *failure) : kExitDone;

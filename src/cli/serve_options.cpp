@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <random>
+#include <utility>
 
 #include "cli/canary_options.hpp"
 #include "cli/command.hpp"
@@ -143,20 +143,6 @@ Result<ModelPaths> model_paths(const Settings& settings) {
   return out;
 }
 
-Result<routing::RouterMode> router_mode(const Settings& settings) {
-  const std::string& text = settings.text("router-mode");
-  // The frontend does not feed kv mode yet.
-  if (const auto mode = routing::parse_router_mode(text); mode && mode != routing::RouterMode::Kv) {
-    return *mode;
-  }
-  const std::string origin =
-      settings.given("router-mode") ? settings.origin("router-mode") : "--router-mode";
-  return fail(ErrorCode::InvalidRequest,
-              fmt::format("{}: mode `{}` is {}; choose one of round-robin, random, power-of-two, "
-                          "least-loaded, direct",
-                          origin, text, text == "kv" ? "not supported yet" : "unknown"));
-}
-
 }  // namespace
 
 std::size_t usable_cores() {
@@ -183,14 +169,17 @@ Result<ServeOptions> serve_options(const Settings& settings) {
     return std::unexpected(canary.error());
   }
   options.fleet.canary = std::move(*canary);
-  const Result<routing::RouterMode> mode = router_mode(settings);
-  if (!mode) {
-    return std::unexpected(mode.error());
+  Result<RouterSettings> router = router_settings(settings);
+  if (!router) {
+    return std::unexpected(router.error());
   }
-  options.router_mode = *mode;
-  options.router_seed = settings.given("router-seed")
-                            ? static_cast<std::uint64_t>(settings.integer("router-seed"))
-                            : std::random_device{}();
+  options.router = std::move(*router);
+  // Until the frontend feeds it.
+  if (options.router.router.mode == routing::RouterMode::Kv) {
+    return fail(ErrorCode::InvalidRequest,
+                "--router-mode: mode `kv` is not supported yet; choose one of round-robin, random, "
+                "power-of-two, least-loaded, direct");
+  }
   Result<json::Value> sampling = default_sampling(settings);
   if (!sampling) {
     return std::unexpected(sampling.error());

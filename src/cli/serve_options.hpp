@@ -12,12 +12,12 @@
 #include "base/json.hpp"
 #include "base/log.hpp"
 #include "cli/asset_loader.hpp"
+#include "cli/router_options.hpp"
 #include "cli/settings.hpp"
 #include "fleet/discovery/card_folder.hpp"
 #include "fleet/flag_cards.hpp"
 #include "fleet/live_fleet.hpp"
 #include "net/http_server.hpp"
-#include "routing/router.hpp"
 #include "serving/cpu_pool.hpp"
 #include "serving/service.hpp"
 
@@ -40,9 +40,8 @@ struct ServeOptions {
   fleet::LiveFleetOptions fleet;                        ///< How engines are watched.
   serving::ServiceOptions service;                      ///< Of every reactor's pipeline.
   api::ApiOptions api;                                  ///< Of the client APIs.
-  routing::RouterMode router_mode = routing::RouterMode::RoundRobin;  ///< How workers are chosen.
-  std::uint64_t router_seed = 0;                                      ///< Of the random modes.
-  std::string metrics_prefix;                                         ///< Of every metric.
+  RouterSettings router;                                ///< How workers are chosen.
+  std::string metrics_prefix;                           ///< Of every metric.
 
   ModelPaths model_paths;         ///< Of `--model-path`.
   std::string generation_config;  ///< `auto`, `none` or a folder.

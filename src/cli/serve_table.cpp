@@ -1,4 +1,7 @@
 #include <array>
+#include <initializer_list>
+#include <span>
+#include <vector>
 
 #include "cli/tables.hpp"
 
@@ -10,7 +13,6 @@ using enum OptionKind;
 constexpr std::string_view kServer = "HTTP server";
 constexpr std::string_view kModel = "Model";
 constexpr std::string_view kEngines = "Engines";
-constexpr std::string_view kRouting = "Routing";
 constexpr std::string_view kApi = "API";
 constexpr std::string_view kProcess = "Process";
 
@@ -446,28 +448,9 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      .dyn_name = "DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS",
      .minimum = 0,
      .maximum = 86400},
+});
 
-    {.name = "router-mode",
-     .value_name = "MODE",
-     .default_value = "round-robin",
-     .help = "How a worker is chosen: round-robin, random, power-of-two, least-loaded, or direct "
-             "(the one that the request names)",
-     .section = kRouting},
-    {.name = "router-seed",
-     .kind = Integer,
-     .value_name = "N",
-     .help = "Makes the random modes repeatable",
-     .section = kRouting,
-     .minimum = 0},
-    {.name = "max-attempts",
-     .kind = Integer,
-     .value_name = "N",
-     .default_value = "3",
-     .help = "Workers tried for a request that has no output yet",
-     .section = kRouting,
-     .minimum = 1,
-     .maximum = 100},
-
+constexpr auto kApiOptions = std::to_array<OptionSpec>({
     {.name = "ignore-unsupported-fields",
      .kind = Bool,
      .help = "Drop unknown request fields instead of refusing them",
@@ -540,10 +523,27 @@ constexpr auto kUnsupported = std::to_array<UnsupportedVariable>({
     {"DYN_HTTP_SVC_SGLANG_GENERATE_PATH", kNoRange},
 });
 
+template <class Row>
+std::vector<Row> joined(std::initializer_list<std::span<const Row>> parts) {
+  std::vector<Row> rows;
+  for (const std::span<const Row> part : parts) {
+    rows.insert(rows.end(), part.begin(), part.end());
+  }
+  return rows;
+}
+
 }  // namespace
 
-std::span<const OptionSpec> serve_table() { return kOptions; }
+std::span<const OptionSpec> serve_table() {
+  static const std::vector<OptionSpec> rows =
+      joined<OptionSpec>({kOptions, router_rows(), kApiOptions});
+  return rows;
+}
 
-std::span<const UnsupportedVariable> unsupported_variables() { return kUnsupported; }
+std::span<const UnsupportedVariable> unsupported_variables() {
+  static const std::vector<UnsupportedVariable> rows =
+      joined<UnsupportedVariable>({kUnsupported, unsupported_router_variables()});
+  return rows;
+}
 
 }  // namespace fairlead::cli

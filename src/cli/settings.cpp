@@ -164,6 +164,10 @@ Result<Settings::Value> Settings::check(const OptionSpec& spec, Value value) {
     return value;
   }
   const std::string& text = value.texts.front();
+  if (spec.none_unsets && lower(text) == "none") {
+    value.texts.clear();
+    return value;
+  }
   if (spec.kind == OptionKind::Integer) {
     const auto parsed = parse_number<std::int64_t>(text);
     if (!parsed || static_cast<double>(*parsed) < spec.minimum ||
@@ -212,6 +216,8 @@ const std::vector<std::string>& Settings::list(std::string_view name) const {
 }
 
 bool Settings::given(std::string_view name) const { return at(name).source != Source::Default; }
+
+bool Settings::set(std::string_view name) const { return !at(name).texts.empty(); }
 
 Source Settings::source(std::string_view name) const { return at(name).source; }
 

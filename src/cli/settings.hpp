@@ -52,6 +52,8 @@ class Settings {
   const std::vector<std::string>& list(std::string_view name) const;
   /// True when the value does not come from the table.
   bool given(std::string_view name) const;
+  /// True when an option that is no Bool has a value.
+  bool set(std::string_view name) const;
   /// Where the value came from.
   Source source(std::string_view name) const;
   /// Where the value came from, for messages: `--name`, the variable's name, or `FILE:LINE`.

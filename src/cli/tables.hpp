@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "cli/option_spec.hpp"
 
@@ -8,6 +9,12 @@ namespace fairlead::cli {
 
 /// Options of `serve` and of `config check`.
 std::span<const OptionSpec> serve_table();
+
+/// Heading of the options that only kv mode reads.
+inline constexpr std::string_view kKvRouting = "Routing by KV cache";
+
+/// The part of `serve_table` about how workers are chosen.
+std::span<const OptionSpec> router_rows();
 
 /// Options of `demo`.
 std::span<const OptionSpec> demo_table();
@@ -33,5 +40,8 @@ struct UnsupportedVariable {
 
 /// All of them.
 std::span<const UnsupportedVariable> unsupported_variables();
+
+/// Those about how workers are chosen.
+std::span<const UnsupportedVariable> unsupported_router_variables();
 
 }  // namespace fairlead::cli

@@ -31,6 +31,24 @@ WRONG = {
     "https engine": (["--direct", "--engine-url", "https://h:1"], {}, "https"),
     "engine path": (["--direct", "--engine-url", "http://h:1/v1"], {}, "path"),
     "unknown mode": (["--direct", "--engine-url", E1, "--router-mode", "fastest"], {}, "`fastest` is unknown"),
+    "later mode": (["--direct", "--engine-url", E1, "--router-mode", "device-aware-weighted"], {},
+                   "`device-aware-weighted` is not supported yet"),
+    "credit": (["--direct", "--engine-url", E1, "--router-kv-overlap-score-credit", "-1"], {},
+               "--router-kv-overlap-score-credit: `-1` is not a number from 0"),
+    "temperature": (["--direct", "--engine-url", E1], {"DYN_ROUTER_TEMPERATURE": "nan"},
+                    "DYN_ROUTER_TEMPERATURE: `nan` is not a number from 0"),
+    "cache weight": (["--direct", "--engine-url", E1, "--router-host-cache-hit-weight", "1.5"], {},
+                     "--router-host-cache-hit-weight: `1.5` is not a number from 0 to 1"),
+    "events": (["--direct", "--engine-url", E1], {"DYN_ROUTER_USE_KV_EVENTS": "maybe"},
+               "DYN_ROUTER_USE_KV_EVENTS: `maybe` is neither true nor false"),
+    "policy": (["--direct", "--engine-url", E1, "--router-selection-policy", "best"], {},
+               "--router-selection-policy: `best` is unknown; choose one of sum, lmetric"),
+    "block size": (["--direct", "--engine-url", E1, "--kv-cache-block-size", "16.5"], {},
+                   "--kv-cache-block-size: `16.5` is not a whole number"),
+    "threshold": (["--direct", "--engine-url", E1, "--active-decode-blocks-threshold", "90"], {},
+                  "--active-decode-blocks-threshold: `90` is not a number from 0 to 1"),
+    "session time": (["--direct", "--engine-url", E1, "--router-session-affinity-ttl-secs", "0"], {},
+                     "--router-session-affinity-ttl-secs: `0` is not a whole number from 1 to 31536000"),
     "unknown flag": (["--direct", "--engine-ulr", E1], {}, "did you mean `--engine-url`?"),
     "stray word": (["serve"], {}, "unexpected argument `serve`"),
     "bad port": (["--direct", "--engine-url", E1, "--http-port", "99999"], {}, "--http-port: `99999`"),
@@ -102,6 +120,11 @@ def test_flags_over_own_variables_over_dyn_variables_over_file(launcher, tmp_pat
     assert in_force(launcher, *flags, env=env)["http-port"] == "3"
     assert in_force(launcher, *flags, "--http-port", "4", env=env)["http-port"] == "4"
     assert in_force(launcher, env={"FAIRLEAD_CONFIG": str(file)})["http-port"] == "1"
+    done = launcher.run("config", "check", *flags, "--router-ttl-secs", "60", "--active-prefill-tokens-threshold", "None")
+    assert "\nrouter-ttl-secs = 60  # --router-ttl-secs\n" in done.stdout
+    assert "\nactive-prefill-tokens-threshold" not in done.stdout
+    assert done.stderr == ("fairlead config check: no effect without --router-mode kv (it is random): "
+                           "--router-ttl-secs, --active-prefill-tokens-threshold\n")
     file.write_text("http-prot = 1\n")
     done = launcher.run("serve", *flags)
     assert done.returncode == 2 and f"{file}:1: unknown key `http-prot`; did you mean `http-port`?" in done.stderr
@@ -111,9 +134,11 @@ def test_the_environment_alone_is_enough(launcher, mock_engine):
     engine = mock_engine(model="demo")
     process = launcher.start("serve", env={
         "FAIRLEAD_DIRECT": "1", "DYN_ENGINE_URL": engine.url, "FAIRLEAD_HTTP_PORT": "0",
-        "FAIRLEAD_HTTP_HOST": "127.0.0.1", "FAIRLEAD_MODEL_PATH": DEMO, "DYN_ENABLE_RL": "1"})
+        "FAIRLEAD_HTTP_HOST": "127.0.0.1", "FAIRLEAD_MODEL_PATH": DEMO, "DYN_ENABLE_RL": "1",
+        "DYN_ROUTER_TEMPERATURE": "0.5"})
     assert process.ready()["http"].startswith("127.0.0.1:")
     process.wait_log("DYN_ENABLE_RL has no effect")
+    process.wait_log(r"no effect without --router-mode kv \(it is round-robin\): DYN_ROUTER_TEMPERATURE")
     process.stop()
 
 

@@ -329,6 +329,16 @@ TEST(OptionTables, RowsAreSoundAndDefaultsPassTheirOwnChecks) {
   }
 }
 
+TEST(OptionTables, NoVariableIsReadAndSaidToHaveNoEffect) {
+  std::set<std::string> names;
+  for (const OptionSpec& spec : serve_table()) {
+    names.insert(dyn_environment_name(spec));
+  }
+  for (const UnsupportedVariable& variable : unsupported_variables()) {
+    EXPECT_TRUE(names.insert(std::string(variable.name)).second) << variable.name;
+  }
+}
+
 TEST(OptionTables, TheEngineTakesEveryOptionOfItsTable) {
   const Result<RawArguments> raw =
       parse_arguments(mock_engine_table(),
