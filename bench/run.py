@@ -10,9 +10,11 @@ import argparse
 import json
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -62,12 +64,12 @@ class Bench:
     def wanted(self, name):
         return self.only is None or name in self.only
 
-    def fleet(self, *engine_flags, serve_flags=()):
+    def fleet(self, *engine_flags, serve_flags=(), model_path=None):
         engine = Program(self.binary, "mock-engine", "--backend", "vllm", "--listen", "127.0.0.1:0",
                          "--debug-listen", "127.0.0.1:0", "--model", "demo", "--reply", "echo",
                          *engine_flags)
         server = Program(self.binary, "serve", "--direct", "--direct-backend", "vllm", "--engine-url",
-                         f"http://{engine.ready['grpc']}", "--model-path", self.model_path,
+                         f"http://{engine.ready['grpc']}", "--model-path", model_path or self.model_path,
                          "--model-name", "demo", "--http-host", "127.0.0.1", "--http-port", "0",
                          *serve_flags)
         self.wait_ready(server.ready["http"])
@@ -93,10 +95,10 @@ class Bench:
             sys.exit(f"load generator failed: {done.stdout}{done.stderr}")
         return json.loads(done.stdout)
 
-    def scenario(self, name, engine_flags, *load_flags, serve_flags=()):
+    def scenario(self, name, engine_flags, *load_flags, **fleet):
         if not self.wanted(name):
             return
-        engine, server = self.fleet(*engine_flags, serve_flags=serve_flags)
+        engine, server = self.fleet(*engine_flags, **fleet)
         try:
             report = self.load(server, *load_flags)
         finally:
@@ -119,11 +121,27 @@ class Bench:
                       "--warmup", 500, "--prompt", prompt, "--max-tokens", 16)
         self.scenario("S6", free, "--connections", 256, "--requests", int(4096 * n), "--warmup", 256,
                       "--prompt", prompt_of(500), "--max-tokens", 512)
+        self.routing_cost()
         if self.wanted("floor"):
             done = subprocess.run([self.loadgen, "floor"], capture_output=True, text=True, check=True)
             self.reports["floor"] = json.loads(done.stdout)
         if self.wanted("idle"):
             self.idle()
+
+    def routing_cost(self):
+        """The same requests with and without routing by KV cache, in turns: what it adds is the difference."""
+        n = self.scale
+        engine = ["--speedup-ratio", "0", "--max-model-len", "65536", "--num-gpu-blocks", "200000",
+                  "--kv-events", "127.0.0.1:0", "--kv-replay", "127.0.0.1:0"]
+        with tempfile.TemporaryDirectory() as folder:
+            model = shutil.copytree(self.model_path, pathlib.Path(folder) / "demo")
+            config = json.loads((model / "config.json").read_text())
+            (model / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 65536}))
+            for name, tokens, count in [("1k", 1000, 6000), ("60k", 60000, 300)]:
+                for mode in ["least-loaded", "kv"]:
+                    self.scenario(f"{name} {mode}", engine, "--completions", "--unary", "--connections", 4,
+                                  "--requests", int(count * n), "--warmup", 50, "--prompt-tokens", tokens,
+                                  "--max-tokens", 1, serve_flags=["--router-mode", mode], model_path=str(model))
 
     def idle(self, streams=1000):
         engine, server = self.fleet("--speedup-ratio", "0", "--fault", "stall-after:8",
@@ -175,6 +193,11 @@ class Bench:
                 f"{r['ttft_ms_p50']:.2f} / {r['ttft_ms_p99']:.2f} | "
                 f"{r['inter_token_ms_p50']:.2f} / {r['inter_token_ms_p99']:.2f} | "
                 f"{per_request / chunks:.1f} | {r['peak_rss_kib'] / 1024:.0f} |")
+        for name in ["1k", "60k"]:
+            pair = [self.reports.get(f"{name} {mode}") for mode in ["least-loaded", "kv"]]
+            if all(pair):
+                added = pair[1]["cpu_us_per_request"] - pair[0]["cpu_us_per_request"]
+                rows.append(f"\nRouting by KV cache adds {added:.0f} µs CPU to a request of {name} tokens.")
         if "floor" in self.reports:
             rows.append(f"\nFloor (bare paced send): {self.reports['floor']['cpu_us_per_send']:.2f} µs "
                         "CPU per send.")
@@ -191,7 +214,7 @@ def main():
     parser.add_argument("--loadgen", default=str(ROOT / "build/release/fairlead-loadgen"))
     parser.add_argument("--model-path", default=str(ROOT / "share/demo"))
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the request counts")
-    parser.add_argument("--only", help="comma list of S1,S1p,S2,S6,floor,idle")
+    parser.add_argument("--only", help="comma list of S1,S1p,S2,S6,'1k kv','1k least-loaded','60k …',floor,idle")
     parser.add_argument("--json", help="file for the raw reports")
     args = parser.parse_args()
     bench = Bench(args)

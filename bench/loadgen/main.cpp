@@ -28,6 +28,7 @@ int main(int argc, char** argv) {
   app.add_option("--max-tokens", options.max_tokens)->check(CLI::PositiveNumber);
   app.add_option("--prompt", options.prompt);
   app.add_option("--prompt-file", prompt_file);
+  app.add_option("--prompt-tokens", options.prompt_tokens, "completions: a prompt of token ids");
   app.add_option("--pid", options.pid, "server process");
   app.add_option("--deadline", options.deadline_seconds);
   int clients = 32;

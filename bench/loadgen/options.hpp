@@ -18,6 +18,7 @@ struct Options {
   double rate = 0;                 ///< Open loop: requests per second; 0 = closed loop.
   int max_tokens = 64;             ///< Output tokens per request.
   std::string prompt;              ///< User text.
+  std::size_t prompt_tokens = 0;   ///< Completions: so many token ids instead; 0 = the text.
   int pid = 0;                     ///< Server process, whose CPU time is measured.
   double deadline_seconds = 120;   ///< Gives up and reports after this.
 };

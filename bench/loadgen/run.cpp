@@ -38,7 +38,16 @@ std::string request_bytes(const Options& options, bool stream) {
     writer.key("messages").begin_array().begin_object().key("role").string("user");
     writer.key("content").string(options.prompt).end_object().end_array();
   } else {
-    writer.key("prompt").string(options.prompt);
+    writer.key("prompt");
+    if (options.prompt_tokens == 0) {
+      writer.string(options.prompt);
+    } else {
+      writer.begin_array();
+      for (std::size_t i = 0; i < options.prompt_tokens; ++i) {
+        writer.unsigned_integer(10 + i * 7919 % 2000);
+      }
+      writer.end_array();
+    }
   }
   writer.key("max_tokens").integer(options.max_tokens).key("ignore_eos").boolean(true);
   writer.key("temperature").integer(0);

@@ -26,6 +26,10 @@ constexpr net::Duration kFullWarningPause = std::chrono::seconds(5);
 constexpr std::uint64_t kReservedDescriptors = 256;
 // Begins a canary where the model's beginning of sequence is not known.
 constexpr engine::TokenId kAnyToken = 1;
+// Sessions that are bound at once; beyond that the longest idle one is forgotten.
+constexpr std::size_t kMostSessions = 1'000'000;
+// How often it is looked what became of the engines' KV events.
+constexpr net::Duration kKvTick = std::chrono::milliseconds(100);
 
 int client_fd_limit() {
   constexpr std::uint64_t kMost = std::numeric_limits<int>::max();
@@ -64,6 +68,7 @@ Frontend::Frontend(net::Reactor& control, ServeOptions options)
       options_(std::move(options)),
       registry_(options_.metrics_prefix, options_.threads),
       router_(options_.router.router),
+      kv_timer_([this] { tick_kv_views(); }),
       client_fd_limit_(client_fd_limit()),
       drain_deadline_([this] { end_drain(); }),
       last_words_([this] { finish_drain(); }) {}
@@ -77,6 +82,7 @@ Frontend::~Frontend() {
   cards_.reset();
   fleet_.reset();
   loader_.reset();
+  kv_timer_.cancel();
   for (const auto& lane : lanes_) {
     lane->join();
   }
@@ -100,6 +106,7 @@ Result<std::unique_ptr<Frontend>> Frontend::start(
     return std::unexpected(listening.error());
   }
   frontend->start_lanes();
+  frontend->start_kv_views();
   if (assets) {
     frontend->set_assets({}, assets);
   } else {
@@ -125,6 +132,11 @@ Result<> Frontend::listen() {
 }
 
 void Frontend::start_lanes() {
+  if (options_.router.session_ttl && router_.mode() == routing::RouterMode::Kv) {
+    sessions_ = std::make_unique<routing::SessionAffinity>(
+        std::chrono::duration_cast<std::chrono::seconds>(*options_.router.session_ttl),
+        kMostSessions);
+  }
   pool_ = std::make_unique<serving::CpuPool>(options_.cpu_pool);
   lane_context_ = std::make_unique<LaneContext>(
       LaneContext{options_, router_, *pool_, registry_,
@@ -134,12 +146,31 @@ void Frontend::start_lanes() {
                         fleet_->report_failure(worker, incarnation);
                       }
                     });
-                  }});
+                  },
+                  sessions_.get()});
   lanes_stopped_ = std::make_unique<std::latch>(static_cast<std::ptrdiff_t>(options_.threads));
   for (std::size_t i = 0; i < options_.threads; ++i) {
     lanes_.push_back(std::make_unique<Lane>(i, *lane_context_, *lanes_stopped_));
   }
   registry_.add_collector([this](observe::TextWriter& writer) { collect(writer); });
+}
+
+void Frontend::start_kv_views() {
+  if (router_.mode() != routing::RouterMode::Kv) {
+    return;
+  }
+  kv_views_ = std::make_unique<routing::KvViews>(
+      options_.router.views, [this](const std::shared_ptr<const routing::KvViewMap>& views) {
+        for (const auto& lane : lanes_) {
+          lane->set_kv_views(views);
+        }
+      });
+  poster()([this] { kv_timer_.arm(kKvTick); });
+}
+
+void Frontend::tick_kv_views() {
+  kv_views_->tick(control_.now());
+  kv_timer_.arm(kKvTick);
 }
 
 void Frontend::start_fleet() {
@@ -208,6 +239,9 @@ void Frontend::on_snapshot(const std::shared_ptr<const fleet::Fleet>& fleet) {
     loader_->update(*fleet);  // first, so that a model that becomes known has its files
   }
   router_.retain(*fleet);
+  if (kv_views_) {
+    kv_views_->update(fleet, control_.now());  // first, so that a new worker's cache is looked up
+  }
   for (const auto& lane : lanes_) {
     lane->set_fleet(fleet);
   }
@@ -275,6 +309,9 @@ void Frontend::finish_drain() {
 
 void Frontend::collect(observe::TextWriter& writer) const {
   router_.collect(writer);
+  if (kv_views_) {
+    kv_views_->collect(writer);
+  }
   options_.fleet.canary.counters->collect(writer);
   struct Family {
     std::string_view name;

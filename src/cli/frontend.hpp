@@ -19,7 +19,9 @@
 #include "net/reactor.hpp"
 #include "net/socket.hpp"
 #include "observe/metrics.hpp"
+#include "routing/kv_views.hpp"
 #include "routing/router.hpp"
+#include "routing/session_affinity.hpp"
 #include "serving/cpu_pool.hpp"
 
 namespace fairlead::cli {
@@ -58,6 +60,8 @@ class Frontend {
   void on_snapshot(const std::shared_ptr<const fleet::Fleet>& fleet);
   void set_assets(const std::string& name, const std::shared_ptr<const chat::ModelAssets>& assets);
   engine::TokenId bos_of(std::string_view model) const;
+  void start_kv_views();
+  void tick_kv_views();
   void end_drain();
   void finish_drain();
   void collect(observe::TextWriter& writer) const;
@@ -72,6 +76,9 @@ class Frontend {
   std::unique_ptr<net::TcpDialer> dialer_;
   std::unique_ptr<fleet::ThreadResolver> resolver_;
   std::unique_ptr<fleet::LiveFleet> fleet_;
+  std::unique_ptr<routing::SessionAffinity> sessions_;  // null: sessions are not bound
+  std::unique_ptr<routing::KvViews> kv_views_;          // null outside of kv mode
+  net::Timer kv_timer_;
   std::unique_ptr<fleet::CardSource> cards_;  // besides the flags; reports to the fleet
   std::unique_ptr<LaneContext> lane_context_;
   std::unique_ptr<std::latch> lanes_stopped_;

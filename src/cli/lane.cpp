@@ -49,6 +49,7 @@ void Lane::begin() {
         return engine::make_client(*dialer_, std::move(client));
       },
       context_.router, context_.pool, context_.registry, options.service, context_.report_failure);
+  service_->set_sessions(context_.sessions);
   api_ = std::make_unique<api::ApiRouter>(*service_, context_.registry, options.api, random_seed());
   server_ =
       std::make_unique<net::http::Server>(api_->handler(), options.limits, api::server_error_body);
@@ -93,6 +94,11 @@ std::size_t Lane::load() const {
 void Lane::set_fleet(std::shared_ptr<const fleet::Fleet> fleet) {
   reactor_.post(
       [this, fleet = std::move(fleet)]() mutable { service_->set_fleet(std::move(fleet)); });
+}
+
+void Lane::set_kv_views(std::shared_ptr<const routing::KvViewMap> views) {
+  reactor_.post(
+      [this, views = std::move(views)]() mutable { service_->set_kv_views(std::move(views)); });
 }
 
 void Lane::set_assets(std::string name, std::shared_ptr<const serving::ModelContext> assets) {

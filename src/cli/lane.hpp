@@ -28,6 +28,7 @@ struct LaneContext {
   serving::CpuPool& pool;                          ///< For large prompts.
   observe::Registry& registry;                     ///< Metrics.
   serving::Service::ReportFailure report_failure;  ///< Called in the lanes' threads.
+  routing::SessionAffinity* sessions;              ///< Null: sessions are not bound.
 };
 
 /// One reactor with its thread and everything it serves with. All members may be called from the
@@ -47,6 +48,8 @@ class Lane {
   std::size_t load() const;
   /// Hands a new snapshot on.
   void set_fleet(std::shared_ptr<const fleet::Fleet> fleet);
+  /// Hands what is known of the workers' caches on.
+  void set_kv_views(std::shared_ptr<const routing::KvViewMap> views);
   /// Hands the files of a model on; an empty name stands for every model.
   void set_assets(std::string name, std::shared_ptr<const serving::ModelContext> assets);
   /// Refuses new work; `on_idle` is called once, in the lane's thread, when no request runs and

@@ -174,12 +174,6 @@ Result<ServeOptions> serve_options(const Settings& settings) {
     return std::unexpected(router.error());
   }
   options.router = std::move(*router);
-  // Until the frontend feeds it.
-  if (options.router.router.mode == routing::RouterMode::Kv) {
-    return fail(ErrorCode::InvalidRequest,
-                "--router-mode: mode `kv` is not supported yet; choose one of round-robin, random, "
-                "power-of-two, least-loaded, direct");
-  }
   Result<json::Value> sampling = default_sampling(settings);
   if (!sampling) {
     return std::unexpected(sampling.error());

@@ -7,7 +7,9 @@
 
 #include "base/log.hpp"
 #include "fleet/selection.hpp"
+#include "routing/kv_query.hpp"
 #include "serving/dispatch.hpp"
+#include "serving/worker_choice.hpp"
 
 namespace fairlead::serving {
 namespace {
@@ -37,6 +39,7 @@ class Generation::Choice final : public engine::TokenSink {
       : owner_(owner),
         index_(index),
         request_(std::move(request)),
+        named_rank_(request_.data_parallel_rank),
         processor_(owner.rules_, *owner.spec_.assets->tokenizer, request_.prompt) {
     usage_.prompt_tokens = request_.prompt.size();
     last_message_ = net::Reactor::current()->now();
@@ -53,17 +56,24 @@ class Generation::Choice final : public engine::TokenSink {
                                                                                   : booked.error());
         co_return;
       }
-      routing::Reservation reservation = std::move(*booked);
-      if (auto error = co_await attempt_on(reservation.worker())) {
-        report(reservation.worker(), *error);
+      booked_ = std::move(*booked);
+      const fleet::Worker& worker = booked_.reservation.worker();
+      request_.data_parallel_rank = named_rank_ || worker.info.data_parallel_size > 1
+                                        ? booked_.reservation.rank()
+                                        : std::nullopt;
+      if (auto error = co_await attempt_on(worker)) {
+        report(worker, *error);
+        booked_.session.end(traits(error->code).worker_down);
         if (!traits(error->code).migratable || usage_.completion_tokens > 0) {
           owner_.fail_all(std::move(*error));
           co_return;
         }
-        excluded.push_back(reservation.worker().id);
+        excluded.push_back(worker.id);
+        booked_ = {};
         last_error = std::move(error);
         continue;
       }
+      booked_ = {};
       owner_.choice_done();
       co_return;
     }
@@ -105,6 +115,10 @@ class Generation::Choice final : public engine::TokenSink {
       return;
     }
     activity_.progress(last_message_);
+    if (!chunk.ids.empty()) {
+      booked_.reservation.prefill_complete();
+      booked_.reservation.add_output_tokens(static_cast<std::uint32_t>(chunk.ids.size()));
+    }
     if (owner_.spec_.prompt_only) {
       drop_output(chunk);
       return;
@@ -163,6 +177,7 @@ class Generation::Choice final : public engine::TokenSink {
   void abandon() {
     stream_.reset();
     activity_ = {};
+    booked_ = {};
   }
   const Usage& usage() const { return usage_; }
 
@@ -192,6 +207,11 @@ class Generation::Choice final : public engine::TokenSink {
       usage_.cached_tokens =
           std::min<std::uint64_t>(*finish->cached_prompt_tokens, usage_.prompt_tokens);
       usage_.cached_known = true;
+      if (booked_.kv_view) {
+        routing::note_truth(*booked_.kv_view, *booked_.reservation.decision(),
+                            static_cast<std::uint32_t>(usage_.prompt_tokens),
+                            static_cast<std::uint32_t>(usage_.cached_tokens));
+      }
     }
   }
 
@@ -205,7 +225,7 @@ class Generation::Choice final : public engine::TokenSink {
     }
   }
 
-  Result<routing::Reservation> choose(const std::vector<std::uint64_t>& excluded) {
+  Result<BookedWorker> choose(const std::vector<std::uint64_t>& excluded) {
     // Later attempts look at the newest fleet: the snapshot of the request may list the dead.
     Service& service = owner_.service_;
     const ServedModel* const served = service.served()->find(owner_.spec_.model->name);
@@ -221,9 +241,12 @@ class Generation::Choice final : public engine::TokenSink {
     if (!set) {
       return std::unexpected(set.error());
     }
-    return service.router().choose(
-        **set,
-        {.worker_id = owner_.spec_.worker_id, .excluded = excluded, .adapter = request_.lora_name});
+    return choose_worker(service, *set,
+                         {.worker_id = owner_.spec_.worker_id,
+                          .excluded = excluded,
+                          .adapter = request_.lora_name,
+                          .rank = named_rank_},
+                         owner_.spec_.session, request_);
   }
 
   // The failure of one attempt, or nothing when the choice ended.
@@ -241,6 +264,10 @@ class Generation::Choice final : public engine::TokenSink {
     client_ = std::move(opened->client);
     stream_ = std::move(opened->stream);
     activity_ = std::move(opened->activity);
+    if (const routing::KvDecision* decision = booked_.reservation.decision()) {
+      booked_.session =
+          SessionHold(owner_.service_.sessions(), owner_.spec_.session, decision->target);
+    }
     if (owner_.paused_) {
       stream_->pause();
     }
@@ -270,6 +297,7 @@ class Generation::Choice final : public engine::TokenSink {
   Generation& owner_;
   std::uint32_t index_;
   engine::GenerateRequest request_;
+  const std::optional<std::uint32_t> named_rank_;  // by the client
   OutputProcessor processor_;
   Usage usage_;
   std::string text_;
@@ -278,6 +306,7 @@ class Generation::Choice final : public engine::TokenSink {
   std::optional<Error> error_;
   net::Event event_;
   net::TimePoint last_message_;
+  BookedWorker booked_;  // of the current attempt
   fleet::Activity::Request activity_;
   std::shared_ptr<engine::EngineClient> client_;  // before the stream, which uses it to the end
   std::unique_ptr<engine::EngineStream> stream_;

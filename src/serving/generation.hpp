@@ -34,6 +34,8 @@ struct GenerationSpec {
   bool prompt_only = false;                ///< Only the prompt is wanted: output is dropped.
   bool prompt_logprobs_once = false;       ///< Asked for by the first sequence of each prompt only.
   std::optional<std::uint64_t> worker_id;  ///< Pinned by the client.
+  std::string session;                     ///< Of the client; its requests stay at one worker when
+                                           ///< sessions are bound. Empty = none.
 };
 
 /// Runs the spec to its end and feeds the encoder. Owned by the handler's task: destroying it (the

@@ -70,6 +70,14 @@ const std::shared_ptr<const ServedModels>& Service::served() {
   return served_;
 }
 
+std::shared_ptr<const routing::KvSetView> Service::kv_view(std::uint64_t set) const {
+  if (!kv_views_) {
+    return nullptr;
+  }
+  const auto found = kv_views_->find(set);
+  return found == kv_views_->end() ? nullptr : found->second;
+}
+
 std::shared_ptr<const fleet::Worker> Service::worker(fleet::WorkerId id) const {
   const auto found = workers_.find(id);
   return found == workers_.end() ? nullptr : found->second;

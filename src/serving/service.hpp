@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/intrusive_list.hpp"
@@ -17,7 +18,10 @@
 #include "net/body_budget.hpp"
 #include "net/reactor.hpp"
 #include "observe/metrics.hpp"
+#include "routing/kv_query.hpp"
+#include "routing/kv_set_view.hpp"
 #include "routing/router.hpp"
+#include "routing/session_affinity.hpp"
 #include "serving/cpu_pool.hpp"
 #include "serving/served_models.hpp"
 
@@ -79,6 +83,18 @@ class Service {
   /// The models of the current snapshot with their assets; never null. Made anew only after one of
   /// them has changed.
   const std::shared_ptr<const ServedModels>& served();
+  /// Takes what is known of the workers' caches; kv mode only.
+  void set_kv_views(std::shared_ptr<const routing::KvViewMap> views) {
+    kv_views_ = std::move(views);
+  }
+  /// What is known of a worker set's caches; null when nothing is.
+  std::shared_ptr<const routing::KvSetView> kv_view(std::uint64_t set) const;
+  /// Binds sessions to workers; kv mode only. `sessions` outlives the service; null: none are.
+  void set_sessions(routing::SessionAffinity* sessions) { sessions_ = sessions; }
+  /// The bindings, or null.
+  routing::SessionAffinity* sessions() const { return sessions_; }
+  /// For looking prompts up.
+  routing::KvQuery& kv_query() { return kv_query_; }
   /// The worker of this id in the current snapshot, or null.
   std::shared_ptr<const fleet::Worker> worker(fleet::WorkerId id) const;
   /// 64 random bits, for drawing among worker sets.
@@ -125,6 +141,9 @@ class Service {
   ReportFailure report_failure_;
   std::shared_ptr<const fleet::Fleet> fleet_;
   std::unordered_map<fleet::WorkerId, std::shared_ptr<const fleet::Worker>> workers_;
+  std::shared_ptr<const routing::KvViewMap> kv_views_;  // null outside of kv mode
+  routing::KvQuery kv_query_;
+  routing::SessionAffinity* sessions_ = nullptr;
   std::mt19937_64 random_;
   std::map<std::string, std::shared_ptr<const ModelContext>, std::less<>> assets_;
   std::shared_ptr<const ServedModels> served_;  // null until asked for after a change

@@ -120,16 +120,28 @@ class Case:
                 assert near(value, candidate_logprob(token, candidate)), (token, candidate, value)
 
 
-@pytest.fixture(scope="module")
-def fleet(module_launcher):
+@pytest.fixture(scope="module", params=["round-robin", "kv"])
+def fleet(module_launcher, request):
     flags = ["--speedup-ratio", "0", "--reply", "echo", "--vocab-size", VOCABULARY]
+    routing = ["--router-mode", request.param]
+    if request.param == "kv":
+        flags += ["--block-size", "16", "--kv-events", "127.0.0.1:0", "--kv-replay", "127.0.0.1:0"]
+        routing += ["--kv-cache-block-size", "16"]  # not told by every HTTP server
     engines = [module_launcher.mock_engine(*flags, model="demo", backend="vllm-http") for _ in range(ENGINES)]
-    server = module_launcher.serve(engines, "--router-mode", "round-robin", backend="vllm-http", model_path=FOLDER)
-    return engines, server
+    server = module_launcher.serve(engines, *routing, backend="vllm-http", model_path=FOLDER)
+    return engines, server, request.param
+
+
+def check_views(server) -> None:
+    """In kv mode every engine's cache is followed by its events, and they tell the truth."""
+    metrics = server.metrics()
+    seen = {sample.labels["state"] for sample in metrics.samples("fairlead_frontend_kv_view_state")}
+    assert seen <= {"live", "no_events"} and "live" in seen
+    assert metrics.value("fairlead_frontend_kv_misprediction_ratio") < 0.2
 
 
 def test_every_distribution_is_the_engines(fleet):
-    engines, server = fleet
+    engines, server, mode = fleet
     before = [engine.state()["finished_total"] for engine in engines]
     with httpx.Client(base_url=server.base_url, trust_env=False, timeout=30) as client:
         for number in range(REQUESTS):
@@ -139,13 +151,16 @@ def test_every_distribution_is_the_engines(fleet):
             case.check(answer.text)
     counts = [engine.state()["finished_total"] - first for engine, first in zip(engines, before, strict=True)]
     assert sum(counts) == REQUESTS
-    assert max(counts) - min(counts) <= 1, "the engines share the work"
+    if mode == "kv":
+        check_views(server)
+    else:
+        assert max(counts) - min(counts) <= 1, "the engines share the work"
     for engine in engines:
         engine.wait_idle()
 
 
 def test_many_clients_at_once_see_no_failure(fleet):
-    engines, server = fleet
+    engines, server, mode = fleet
     outcomes: Counter[int] = Counter()
 
     async def one_client(client: httpx.AsyncClient, index: int, until: float) -> None:
@@ -167,5 +182,7 @@ def test_many_clients_at_once_see_no_failure(fleet):
     asyncio.run(run())
     assert set(outcomes) == {200} and outcomes[200] >= CLIENTS
     server.wait_metric("fairlead_frontend_inflight_requests", 0)
+    if mode == "kv":
+        check_views(server)
     for engine in engines:
         engine.wait_idle()

@@ -141,6 +141,9 @@ Result<> apply_headers(const net::http::HeaderList& headers, const ApiOptions& o
       body.data_parallel_rank = rank;
     }
   }
+  if (const auto session = headers.find("x-dynamo-session-id")) {
+    body.routing_session = *session;
+  }
   return {};
 }
 

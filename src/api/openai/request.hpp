@@ -74,10 +74,12 @@ struct RequestBody {
   bool return_token_ids = false;                   ///< Ids of prompt and output.
   NvextFields nvext_fields;                        ///< Further places of the same facts.
 
-  std::int32_t priority = 0;                        ///< Lower runs earlier.
-  std::string cache_salt;                           ///< Empty = none.
-  std::string session_id;                           ///< Empty = none.
-  std::string request_id;                           ///< Names the answer; empty = made here.
+  std::int32_t priority = 0;    ///< Lower runs earlier.
+  std::string cache_salt;       ///< Empty = none.
+  std::string session_id;       ///< Empty = none.
+  std::string routing_session;  ///< From a header: names the session for routing, in place of
+                                ///< `session_id`.
+  std::string request_id;       ///< Names the answer; empty = made here.
   std::optional<std::uint64_t> worker_id;           ///< Pinned by the client.
   std::optional<std::uint32_t> data_parallel_rank;  ///< Pinned by the client.
   bool annotate_request_id = false;                 ///< Send the internal id as an SSE event first.

@@ -180,9 +180,6 @@ TEST(ServeOptions, EachWrongCombinationHasOneClearLine) {
       {{"--direct", "--engine-url", "vllm=h:1,vllm-http=h:1"},
        "--engine-url: http://h:1 is named twice"},
       {{"--direct", "--engine-url", "h:1,h:1"}, "--engine-url: http://h:1 is named twice"},
-      {{"--direct", "--engine-url", "h:1", "--router-mode", "kv"},
-       "--router-mode: mode `kv` is not supported yet; choose one of round-robin, random, "
-       "power-of-two, least-loaded, direct"},
       {{"--direct", "--engine-url", "h:1", "--discovery-backend", "etcd"},
        "--discovery-backend: discovery backend `etcd` is not supported yet; choose `file` with "
        "--discovery-dir DIR, or name the engines with --direct --engine-url URL"},

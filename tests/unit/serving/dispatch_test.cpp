@@ -31,8 +31,9 @@ using ::testing::IsEmpty;
 using testing::Recorder;
 using enum engine::Capability;
 
-constexpr RouterMode kModes[] = {RouterMode::RoundRobin, RouterMode::Random, RouterMode::PowerOfTwo,
-                                 RouterMode::LeastLoaded, RouterMode::Direct};
+constexpr RouterMode kModes[] = {RouterMode::RoundRobin, RouterMode::Random,
+                                 RouterMode::PowerOfTwo, RouterMode::LeastLoaded,
+                                 RouterMode::Kv,         RouterMode::Direct};
 
 /// Two workers and what they can do.
 struct Workers {
@@ -195,24 +196,22 @@ TEST(Dispatch, BuiltinDispatchRequiresWorkerCapability) {
   }
 }
 
-// KV-aware routing chooses one exact worker, as a client that names one does: both come to the same
-// gate with a worker that nothing may replace.
 TEST(Dispatch, KvDispatchRequiresWorkerCapability) {
   for (const bool enforce : {true, false}) {
-    Frontend frontend(RouterMode::LeastLoaded, enforce);
+    Frontend frontend(RouterMode::Kv, enforce);
     frontend.serve({kUpgraded, kUpgraded, {}});
-    frontend.serve_before_sending({kUpgraded, kOlder, {}});
-    frontend.send(true, 2);
+    frontend.serve_before_sending({kOlder, kOlder, {}});
+    frontend.send(true);
     if (!enforce) {
-      ASSERT_EQ(frontend.engines.streams.size(), 1U);
-      EXPECT_EQ(frontend.engines.streams[0].authority, "engine2");
+      ASSERT_EQ(frontend.engines.streams.size(), 1U) << "an older worker got it";
       continue;
     }
     EXPECT_EQ(frontend.refusal(), ErrorCode::CapabilityUnavailable);
     EXPECT_THAT(frontend.engines.streams, IsEmpty()) << "neither there nor at the other worker";
-    frontend.send(false, 2);
-    ASSERT_EQ(frontend.engines.streams.size(), 1U);
-    EXPECT_EQ(frontend.engines.streams[0].authority, "engine2");
+    EXPECT_THAT(frontend.blamed, IsEmpty());
+    EXPECT_EQ(frontend.booked(), 0);
+    frontend.send(false);
+    EXPECT_EQ(frontend.engines.streams.size(), 1U) << "the ordinary request is delivered";
   }
 }
 

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/error.hpp"
+#include "engine/request.hpp"
+#include "fleet/fleet.hpp"
+#include "routing/kv_set_view.hpp"
+#include "routing/router.hpp"
+#include "routing/session_affinity.hpp"
+#include "serving/service.hpp"
+
+namespace fairlead::serving {
+
+/// Holds a session's binding while a request of it runs.
+class SessionHold {
+ public:
+  /// Holds nothing.
+  SessionHold() = default;
+  /// Binds the session to the target unless it is bound, and holds it. `sessions` may be null.
+  SessionHold(routing::SessionAffinity* sessions, std::string_view session,
+              routing::TargetRef target);
+  SessionHold(SessionHold&& other) noexcept
+      : sessions_(std::exchange(other.sessions_, nullptr)), session_(std::move(other.session_)) {}
+  SessionHold& operator=(SessionHold&& other) noexcept;
+  ~SessionHold() { end(false); }
+
+  /// Ends the hold; `failed`, not by the client, drops the binding.
+  void end(bool failed);
+
+ private:
+  routing::SessionAffinity* sessions_ = nullptr;
+  std::string session_;
+};
+
+/// A worker that was chosen and booked.
+struct BookedWorker {
+  routing::Reservation reservation;                   ///< What is booked.
+  std::shared_ptr<const routing::KvSetView> kv_view;  ///< By what; null outside of kv mode and when
+                                                      ///< nothing is known of the set's caches.
+  SessionHold session;                                ///< Taken once the request was sent.
+};
+
+/// Chooses a worker of the set and books the request there. In kv mode the prompt is hashed and
+/// looked up, a bound session goes where it is bound, and what was decided goes to the log and
+/// counts for the next requests. Errors: those of Router::choose.
+Result<BookedWorker> choose_worker(Service& service,
+                                   const std::shared_ptr<const fleet::WorkerSet>& set,
+                                   const routing::RouteRequest& wanted, std::string_view session,
+                                   const engine::GenerateRequest& request);
+
+}  // namespace fairlead::serving
