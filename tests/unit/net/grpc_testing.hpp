@@ -73,7 +73,7 @@ class GrpcPair {
  public:
   explicit GrpcPair(std::size_t max_read = 0, grpc::ChannelOptions options = {},
                     http::ServerLimits limits = {})
-      : options_(options), limits_(limits) {
+      : options_(options), limits_(std::move(limits)) {
     run([&] {
       server = std::make_unique<http::Server>(
           service.handler(), limits_, [](int, std::string_view text) { return std::string(text); });
