@@ -8,8 +8,6 @@ namespace fairlead::routing {
 namespace {
 
 constexpr std::int64_t kBlock = std::int64_t{1} << 20U;
-// What an engine that does not say takes per step: so much that it is never busy.
-constexpr double kUnknownBatch = 10'000'000;
 // Bounds of what is kept about a worker and about adapters that were asked for.
 constexpr std::uint32_t kMaxRanks = 1024;
 constexpr std::size_t kMaxAdapters = 64;
@@ -184,11 +182,8 @@ bool KvLoads::beyond(const Target& target, const fleet::Worker& worker) const {
     return true;
   }
   if (thresholds_.active_prefill_tokens_frac) {
-    const double batch = worker.info.max_batched_tokens > 0
-                             ? static_cast<double>(worker.info.max_batched_tokens)
-                             : kUnknownBatch;
     return static_cast<double>(target.prefill_tokens) >
-           *thresholds_.active_prefill_tokens_frac * batch;
+           *thresholds_.active_prefill_tokens_frac * batch_tokens(worker.info.max_batched_tokens);
   }
   return false;
 }

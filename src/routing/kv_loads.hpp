@@ -31,6 +31,13 @@ struct BusyThresholds {
   }
 };
 
+/// An engine's tokens per step, for thresholds that are multiples of it. One that names none (0)
+/// takes so much that it is never beyond them.
+inline double batch_tokens(std::uint64_t reported) {
+  constexpr double kUnknown = 10'000'000;
+  return reported > 0 ? static_cast<double>(reported) : kUnknown;
+}
+
 /// What one running request has booked at its target.
 struct KvBooking {
   TargetIndex target = 0;                        ///< Where.
