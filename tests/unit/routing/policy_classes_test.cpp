@@ -57,7 +57,7 @@ std::string class_of(const PolicyProfile& profile, std::string_view requested,
 TEST(PolicyClasses, ReadsEveryField) {
   const auto config = PolicyConfig::parse(kFile, {});
   ASSERT_TRUE(config) << config.error().message;
-  const auto classes = config->profile("any").get()->classes();
+  const auto classes = config->profile("any")->classes();
   ASSERT_EQ(classes.size(), 5u);
   const PolicyClass& warm = classes[0];
   EXPECT_EQ(warm.name, "warm");
