@@ -36,6 +36,12 @@ microbench: install-test ## Every micro-benchmark (BENCH_ARGS="--benchmark_filte
 	@cmake --build build/release --target benchmarks
 	@for program in build/release/bench/*_bench; do [ ! -x $$program ] || $$program $(BENCH_ARGS); done
 
+.PHONY: kv-sim
+kv-sim: install-test ## Simulate routing by KV cache on TRACES=folder, tables into docs/kv-simulation.md
+	@cmake --preset release --log-level=WARNING
+	@cmake --build build/release --target kv_sim
+	@exec .venv/bin/python bench/kv_sim.py --traces $(or $(TRACES),$(error TRACES=folder of the traces)) --write
+
 .PHONY: fmt
 fmt: install-test ## Format all C++ in place
 	@git ls-files -z -co --exclude-standard 'src/*.[ch]pp' 'tests/*.[ch]pp' 'fuzz/*.cpp' 'bench/*.[ch]pp' \
