@@ -36,6 +36,7 @@ class BlockMap {
     if (capacity_ > 0) {
       const std::size_t i = slot_of(mix_hash(slot_key(hash)), capacity_);
       __builtin_prefetch(slots_ + i, 1);
+      __builtin_prefetch(slots_ + i + 4, 1);
       if (marked_ > 0) {
         __builtin_prefetch(marks_ + i);
       }

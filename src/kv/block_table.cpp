@@ -37,7 +37,9 @@ BlockTable::Place BlockTable::place(SequenceHash hash) const {
     return {nullptr, 0, 0, key};
   }
   const std::size_t first = slot_of(slot_bits(spread, kShardBits), table->capacity);
+  // Searches at full tables mostly go on into the next line.
   __builtin_prefetch(table->slots() + first);
+  __builtin_prefetch(table->slots() + first + 4);
   return {table->slots(), table->capacity, first, key};
 }
 
@@ -122,7 +124,7 @@ bool BlockTable::make_room(Shard& shard) {
   const Table* const table = shard.table.load(std::memory_order_relaxed);
   const std::size_t capacity = table ? table->capacity : 0;
   // With many dead slots the same size will do for a while.
-  const bool stuffed = shard.live + 1 + capacity / 8 > slots_usable(capacity);
+  const bool stuffed = shard.live + 1 + capacity / 16 > slots_usable(capacity);
   if (rebuild(shard, stuffed ? slots_above(capacity) : capacity)) {
     return true;
   }

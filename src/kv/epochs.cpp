@@ -57,7 +57,8 @@ void Epochs::retire(void* memory, std::size_t bytes) {
     collect_at_ = kCollectEntries;
     collect_bytes_ = kCollectBytes;
   }
-  retired_.push_back({memory, bytes, now()});
+  // Readers that come from now on do not count, among them this thread's next stay.
+  retired_.push_back({memory, bytes, epoch_.fetch_add(1, std::memory_order_seq_cst)});
   pending_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   if (retired_.size() >= collect_at_ || pending_bytes() >= collect_bytes_) {
     collect_locked();
@@ -70,7 +71,6 @@ void Epochs::collect() {
 }
 
 void Epochs::collect_locked() {
-  epoch_.fetch_add(1, std::memory_order_seq_cst);
   const std::uint64_t oldest = oldest_reader();
   std::size_t freed = 0;
   std::size_t bytes = 0;
