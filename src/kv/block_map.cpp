@@ -81,7 +81,9 @@ void BlockMap::erase(Slot* slot) {
   if (size_ == 0) {
     release();
   } else if (size_ < capacity_ / 3) {
-    resize(slots_for(size_ + size_ / 8 + 1));
+    if (const std::size_t enough = slots_for(size_ + size_ / 8 + 1); enough < capacity_) {
+      resize(enough);
+    }
   }
 }
 

@@ -45,6 +45,13 @@ class BlockMap {
 
   /// The entry of `hash`, or null.
   Slot* find(std::uint64_t hash);
+  /// The same, looking first at the position where it was before others came or went.
+  Slot* find_near(std::uint64_t hash, std::size_t position) {
+    return position < capacity_ && slots_[position].key == slot_key(hash) ? slots_ + position
+                                                                          : find(hash);
+  }
+  /// Where an entry is now.
+  std::size_t position(const Slot* slot) const { return static_cast<std::size_t>(slot - slots_); }
   /// The entry of `hash`, made with value 0 and mark 0 when there is none; null without memory.
   Slot* find_or_add(std::uint64_t hash, bool& added);
   /// Removes an entry. Other entries may move.

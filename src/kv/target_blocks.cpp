@@ -214,13 +214,16 @@ std::size_t TargetBlocks::remove(Tier tier, std::span<const EngineHash> blocks) 
     for (const EngineHash engine : chunk) {
       blocks_.prefetch(engine);
     }
-    for (const EngineHash engine : chunk) {
-      if (const BlockMap::Slot* const slot = blocks_.find(engine)) {
+    std::array<std::size_t, kChunk> positions;
+    for (std::size_t i = 0; i < chunk.size(); ++i) {
+      const BlockMap::Slot* const slot = blocks_.find(chunk[i]);
+      positions[i] = slot ? blocks_.position(slot) : 0;
+      if (slot) {
         prefetch_tables(slot->value, tier);
       }
     }
-    for (const EngineHash engine : chunk) {
-      BlockMap::Slot* const slot = blocks_.find(engine);
+    for (std::size_t i = 0; i < chunk.size(); ++i) {
+      BlockMap::Slot* const slot = blocks_.find_near(chunk[i], positions[i]);
       TierCopies copies = slot ? copies_of(slot) : TierCopies{};
       if (copies[at] == 0) {
         ++counts_.unknown_removals;
