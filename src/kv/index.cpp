@@ -171,8 +171,9 @@ void KvIndex::find(std::span<const SequenceHash> prompt, std::vector<Overlap>& o
   if (tiers == 1) {
     depths.clear();
     walk_prefix(std::span(tables).first(1), prompt, mask_, depths);
-    for (const PrefixDepth& found : depths) {
-      out.push_back({.target = found.target, .device = found.depth});
+    out.resize(depths.size());
+    for (std::size_t i = 0; i < depths.size(); ++i) {
+      out[i] = {.target = depths[i].target, .device = depths[i].depth};
     }
     return;
   }

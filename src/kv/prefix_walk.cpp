@@ -114,9 +114,16 @@ class LiveTargets {
     count_ = 0;
   }
 
+  // One growth for all: a block that everyone has ends many targets at once.
   void emit_word(std::size_t i, std::uint64_t word, std::uint32_t depth) {
-    for (; word != 0; word &= word - 1) {
-      emit(static_cast<TargetId>(i * 64 + static_cast<std::size_t>(std::countr_zero(word))), depth);
+    if (depth == 0 || word == 0) {
+      return;
+    }
+    const std::size_t before = out_.size();
+    out_.resize(before + static_cast<std::size_t>(std::popcount(word)));
+    for (PrefixDepth* to = out_.data() + before; word != 0; word &= word - 1) {
+      *to++ = {static_cast<TargetId>(i * 64 + static_cast<std::size_t>(std::countr_zero(word))),
+               depth};
     }
   }
 
