@@ -388,7 +388,7 @@ void register_all() {
   }
 }
 
-[[maybe_unused]] const bool registered = (register_all(), true);
+[[maybe_unused]] const bool kRegistered = (register_all(), true);
 
 }  // namespace
 }  // namespace fairlead::kv
