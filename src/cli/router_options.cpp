@@ -9,9 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <random>
 #include <string_view>
+#include <utility>
 
+#include "cli/command.hpp"
 #include "cli/serve_options.hpp"
 #include "cli/tables.hpp"
 
@@ -98,6 +101,41 @@ routing::KvViewOptions view_options(const Settings& settings) {
   return views;
 }
 
+/// Which requests wait, by flags and the policy file.
+Result<std::shared_ptr<const routing::PolicyConfig>> policies(const Settings& settings,
+                                                              std::size_t& limit) {
+  routing::QueueOptions flags;
+  if (settings.set("router-queue-threshold")) {
+    flags.threshold = settings.number("router-queue-threshold");
+  }
+  const auto policy = routing::parse_queue_policy(settings.text("router-queue-policy"));
+  if (!policy) {
+    return fail(
+        ErrorCode::InvalidRequest,
+        fmt::format("{}: policy `{}` is unknown; choose one of fcfs, lcfs, wspt",
+                    settings.origin("router-queue-policy"), settings.text("router-queue-policy")));
+  }
+  flags.policy = *policy;
+  flags.limit = static_cast<std::size_t>(settings.integer("router-queue-limit"));
+  limit = flags.limit;
+  constexpr std::string_view kFile = "router-policy-config";
+  if (settings.text(kFile).empty()) {
+    return std::make_shared<const routing::PolicyConfig>(flags);
+  }
+  const Result<std::string> text = read_file(settings.text(kFile));
+  if (!text) {
+    return fail(ErrorCode::InvalidRequest,
+                fmt::format("{}: {}", settings.origin(kFile), text.error().message));
+  }
+  Result<routing::PolicyConfig> parsed = routing::PolicyConfig::parse(*text, flags);
+  if (!parsed) {
+    return fail(ErrorCode::InvalidRequest,
+                fmt::format("{}: {}: {}", settings.origin(kFile), settings.text(kFile),
+                            parsed.error().message));
+  }
+  return std::make_shared<const routing::PolicyConfig>(std::move(*parsed));
+}
+
 // The options that this decides are kOverruled.
 void ignore_caches(RouterSettings& out) {
   out.router.kv.overlap_score_credit = 0;
@@ -161,6 +199,11 @@ Result<RouterSettings> router_settings(const Settings& settings) {
   out.router.kv = *config;
   out.router.thresholds = thresholds(settings);
   out.views = view_options(settings);
+  auto classes = policies(settings, out.router.queue_limit);
+  if (!classes) {
+    return std::unexpected(classes.error());
+  }
+  out.router.policies = std::move(*classes);
   if (settings.set(kSessionTtl)) {
     out.session_ttl = std::chrono::seconds(settings.integer(kSessionTtl));
   }

@@ -208,6 +208,33 @@ constexpr auto kRows = std::to_array<OptionSpec>({
      .section = kKvRouting,
      .minimum = 1,
      .maximum = kYearSecs},
+    {.name = "router-queue-threshold",
+     .kind = Number,
+     .value_name = "FACTOR",
+     .help = "A rank with more prompt tokens to compute than so many of its engine's steps take is "
+             "busy; while all are, requests wait here. Unset or `None`: nothing waits",
+     .section = kKvRouting,
+     .minimum = 0,
+     .maximum = kMostWeight,
+     .none_unsets = true},
+    {.name = "router-queue-policy",
+     .value_name = "POLICY",
+     .default_value = "fcfs",
+     .help = "Who goes first of those that wait: fcfs (the earliest), lcfs (the latest), wspt (the "
+             "least to compute)",
+     .section = kKvRouting},
+    {.name = "router-queue-limit",
+     .kind = Integer,
+     .value_name = "N",
+     .default_value = "8192",
+     .help = "Requests that may wait for one worker set; further ones are answered 429",
+     .section = kKvRouting,
+     .minimum = 1,
+     .maximum = 1048576},
+    {.name = "router-policy-config",
+     .value_name = "FILE",
+     .help = "Policy classes: queues with their own order, share and limits (YAML or JSON)",
+     .section = kKvRouting},
     {.name = "active-decode-blocks-threshold",
      .kind = Number,
      .value_name = "SHARE",
@@ -237,7 +264,8 @@ constexpr auto kRows = std::to_array<OptionSpec>({
      .none_unsets = true},
 });
 
-constexpr std::string_view kNoQueue = "requests do not wait for a worker yet";
+constexpr std::string_view kAlwaysFresh =
+    "overlaps are looked up again whenever a request is tried";
 constexpr std::string_view kAlone = "frontends do not tell each other what they route";
 constexpr std::string_view kOwnIndex = "every frontend follows the engines' events itself";
 constexpr std::string_view kNoShared = "no cache that workers share is asked";
@@ -251,10 +279,7 @@ constexpr auto kWithoutEffect = std::to_array<UnsupportedVariable>({
     {"DYN_ROUTER_TTL", "it is DYN_ROUTER_TTL_SECS"},
     {"DYN_ROUTER_PRUNE_TARGET_RATIO", "the bound is --router-max-tree-size itself"},
     {"DYN_ROUTER_APPROXIMATE_CACHE_POLICY", "only by time: --router-ttl-secs"},
-    {"DYN_ROUTER_QUEUE_THRESHOLD", kNoQueue},
-    {"DYN_ROUTER_QUEUE_POLICY", kNoQueue},
-    {"DYN_ROUTER_POLICY_CONFIG", kNoQueue},
-    {"DYN_ROUTER_OVERLAP_REFRESH_AFTER_SECS", kNoQueue},
+    {"DYN_ROUTER_OVERLAP_REFRESH_AFTER_SECS", kAlwaysFresh},
     {"DYN_ROUTER_REPLICA_SYNC", kAlone},
     {"DYN_ROUTER_ACTIVE_SEQUENCE_STRIDE", kAlone},
     {"DYN_ROUTER_TRACKING_HASH", kAlone},

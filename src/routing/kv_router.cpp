@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "routing/router.hpp"
@@ -29,18 +32,30 @@ std::shared_ptr<KvTable> Router::kv_table_of(const fleet::WorkerSet& set) {
 }
 
 Result<Reservation> Router::choose(const std::shared_ptr<const fleet::WorkerSet>& set,
-                                   const RouteRequest& request, const KvRoute& route) {
+                                   const RouteRequest& request, const KvRoute& route,
+                                   KvWaiter* waiter) {
   if (mode() != RouterMode::Kv) {
     return choose(*set, request);
   }
   auto table = kv_table_of(*set);
-  auto picked = table->choose(set, request, route, true);
+  if (waiter && queues(waiter->model())) {
+    table->open_queue(options_.policies->profile(waiter->model()), options_.queue_limit);
+  }
+  auto picked = table->choose(set, request, route, true, waiter);
   if (!picked) {
     return std::unexpected(std::move(picked.error()));
+  }
+  if (!picked->worker) {
+    return Reservation();
   }
   auto part = std::make_unique<Reservation::KvPart>(Reservation::KvPart{
       .table = std::move(table), .booking = picked->booking, .decision = picked->decision});
   return Reservation(std::move(part), std::move(picked->worker));
+}
+
+bool Router::queues(std::string_view model) const {
+  return mode() == RouterMode::Kv && options_.policies &&
+         std::ranges::any_of(options_.policies->profile(model)->classes(), &PolicyClass::queues);
 }
 
 Result<KvDecision> Router::preview(const std::shared_ptr<const fleet::WorkerSet>& set,
@@ -83,6 +98,7 @@ void Router::retain_kv(
     KvTable& table = *entry.second.table;
     const auto found = sets.find(entry.first);
     if (found == sets.end()) {
+      table.dissolve();
       if (!table.idle()) {
         return false;
       }
@@ -118,6 +134,28 @@ void Router::collect_kv(observe::TextWriter& writer) const {
          [](const KvLoads::Target& target) { return target.active_blocks(); });
   family("worker_active_prefill_tokens", "Prompt tokens booked and not computed yet.",
          [](const KvLoads::Target& target) { return target.prefill_tokens; });
+  std::map<std::string_view, KvTable::QueueStats> queues;  // by worker type
+  for (const auto& [id, set] : kv_tables_) {
+    const KvTable::QueueStats stats = set.table->queue_stats();
+    KvTable::QueueStats& sum = queues[set.worker_type];
+    sum.waiting += stats.waiting;
+    sum.queued += stats.queued;
+    sum.refused += stats.refused;
+  }
+  const auto queue_family = [&](std::string_view name, std::string_view type, std::string_view help,
+                                auto field) {
+    writer.family(name, type, help);
+    for (const auto& [worker_type, stats] : queues) {
+      writer.sample(fmt::format("worker_type=\"{}\"", worker_type),
+                    static_cast<double>(stats.*field));
+    }
+  };
+  queue_family("router_queue_pending_requests", "gauge", "Requests that wait for a worker.",
+               &KvTable::QueueStats::waiting);
+  queue_family("router_queued_requests_total", "counter", "Requests that had to wait.",
+               &KvTable::QueueStats::queued);
+  queue_family("router_queue_refused_total", "counter", "Requests refused as too many waited.",
+               &KvTable::QueueStats::refused);
 }
 
 }  // namespace fairlead::routing

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "routing/kv_waiter.hpp"
 #include "routing/router.hpp"
 
 namespace fairlead::routing {
@@ -368,7 +369,7 @@ TargetIndex KvTable::drawn(double temperature) {
 
 Result<KvTable::Picked> KvTable::choose(const std::shared_ptr<const fleet::WorkerSet>& set,
                                         const RouteRequest& request, const KvRoute& route,
-                                        bool book) {
+                                        bool book, KvWaiter* waiter) {
   KvRouterConfig config = config_;
   if (route.overrides) {
     auto applied = apply(config_, *route.overrides);
@@ -376,6 +377,9 @@ Result<KvTable::Picked> KvTable::choose(const std::shared_ptr<const fleet::Worke
       return std::unexpected(applied.error());
     }
     config = *applied;
+  }
+  if (waiter) {
+    leave_other(*waiter);
   }
   const std::lock_guard lock(mutex_);
   follow(set);
@@ -388,6 +392,25 @@ Result<KvTable::Picked> KvTable::choose(const std::shared_ptr<const fleet::Worke
                           .shared_prefix = route.shared_prefix};
   min_prefill_ = 0;
   learn(config, route);
+  if (!waiter || !queue_) {
+    return pick(config, shape, request, route, book);
+  }
+  const Result<bool> waits = has_to_wait(shape, request, route, *waiter);
+  if (!waits) {
+    return std::unexpected(waits.error());
+  }
+  if (*waits) {
+    return Picked();
+  }
+  auto picked = pick(config, shape, request, route, book);
+  served(*waiter, picked.has_value());
+  return picked;
+}
+
+// Under mutex_, after `learn`.
+Result<KvTable::Picked> KvTable::pick(const KvRouterConfig& config, const PromptShape& shape,
+                                      const RouteRequest& request, const KvRoute& route,
+                                      bool book) {
   std::optional<TargetIndex> target;
   PickReason reason = PickReason::Affinity;
   if (route.preferred) {
@@ -450,6 +473,7 @@ Result<KvTable::Picked> KvTable::choose(const std::shared_ptr<const fleet::Worke
 void KvTable::prefill_complete(KvBooking& booking) {
   const std::lock_guard lock(mutex_);
   loads_.prefill_complete(booking);
+  let_go();
 }
 
 void KvTable::grow(KvBooking& booking) {
@@ -460,11 +484,13 @@ void KvTable::grow(KvBooking& booking) {
 void KvTable::release(KvBooking& booking) {
   const std::lock_guard lock(mutex_);
   loads_.release(booking);
+  let_go();
 }
 
 void KvTable::set_thresholds(const BusyThresholds& thresholds) {
   const std::lock_guard lock(mutex_);
   loads_.set_thresholds(thresholds);
+  let_go();
 }
 
 void KvTable::report_used(std::uint64_t worker_id, std::uint32_t rank, std::uint64_t blocks) {
@@ -475,11 +501,12 @@ void KvTable::report_used(std::uint64_t worker_id, std::uint32_t rank, std::uint
 void KvTable::retain(const std::shared_ptr<const fleet::WorkerSet>& set) {
   const std::lock_guard lock(mutex_);
   follow(set);
+  let_go();
 }
 
 bool KvTable::idle() const {
   const std::lock_guard lock(mutex_);
-  return loads_.idle();
+  return loads_.idle() && (!queue_ || queue_->size() == 0);
 }
 
 PickCounts KvTable::picks() const {

@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "fleet/fleet.hpp"
+#include "routing/admission_queue.hpp"
 #include "routing/kv_loads.hpp"
 #include "routing/kv_route.hpp"
 
 namespace fairlead::routing {
 
 struct RouteRequest;
+class KvWaiter;
 
 /// Picks by reason.
 using PickCounts = std::array<std::uint64_t, static_cast<std::size_t>(PickReason::kCount)>;
@@ -27,22 +29,40 @@ using PickCounts = std::array<std::uint64_t, static_cast<std::size_t>(PickReason
 /// and only targets with something of the prompt are weighed one by one. Where costs do not have
 /// that shape (a request's own weights, preferred taints, decay, lmetric), where targets are left
 /// out, and for explanations, all are weighed.
-class KvTable {
+class KvTable : public std::enable_shared_from_this<KvTable> {
  public:
   /// An empty table; `seed` is that of lots and ties.
   KvTable(const KvRouterConfig& config, std::uint64_t seed);
 
   /// A target that was taken.
   struct Picked {
-    std::shared_ptr<const fleet::Worker> worker;  ///< Its worker.
+    std::shared_ptr<const fleet::Worker> worker;  ///< Its worker; null when the request waits.
     KvDecision decision;                          ///< Which and why.
     KvBooking booking;                            ///< What was booked.
   };
-  /// Chooses; and books when `book`. Errors: NoWorkers, Overloaded when some target would do but
-  /// for the thresholds, InvalidRequest for a rank the named worker does not have or weights out of
-  /// range.
+  /// Chooses; and books when `book`. With a `waiter`, and once there is a queue, the request waits
+  /// while all targets it may go to are busy: nothing is picked then, and the waiter is woken when
+  /// it should choose again. Errors: NoWorkers, Overloaded when some target would do but for the
+  /// thresholds, QueueFull, InvalidRequest for a rank the named worker does not have or weights out
+  /// of range.
   Result<Picked> choose(const std::shared_ptr<const fleet::WorkerSet>& set,
-                        const RouteRequest& request, const KvRoute& route, bool book);
+                        const RouteRequest& request, const KvRoute& route, bool book,
+                        KvWaiter* waiter = nullptr);
+
+  /// From now on requests may wait, by these classes; nothing happens when they may already.
+  void open_queue(std::shared_ptr<const PolicyProfile> profile, std::size_t limit);
+  /// A waiter leaves.
+  void leave(KvWaiter& waiter);
+  /// The set is gone: all that wait choose again, elsewhere.
+  void dissolve();
+  /// State of the queue.
+  struct QueueStats {
+    std::size_t waiting = 0;    ///< Requests now.
+    std::uint64_t queued = 0;   ///< That had to wait, ever.
+    std::uint64_t refused = 0;  ///< Because the queue was full, ever.
+  };
+  /// State of the queue.
+  QueueStats queue_stats() const;
 
   /// The prompt of a booking is computed.
   void prefill_complete(KvBooking& booking);
@@ -59,7 +79,7 @@ class KvTable {
   void report_used(std::uint64_t worker_id, std::uint32_t rank, std::uint64_t blocks);
   /// Follows the set.
   void retain(const std::shared_ptr<const fleet::WorkerSet>& set);
-  /// True when no request runs.
+  /// True when no request runs or waits.
   bool idle() const;
   /// Picks so far.
   PickCounts picks() const;
@@ -91,6 +111,20 @@ class KvTable {
   };
   struct Best;
 
+  struct Room {
+    std::size_t eligible = 0;
+    std::size_t busy = 0;
+  };
+
+  Room room_for(const PolicyClass& policy_class, const auto& admitted) const;
+  QueueDemand demand_of(const KvWaiter& waiter, const PromptShape& shape) const;
+  Result<bool> has_to_wait(const PromptShape& shape, const RouteRequest& request,
+                           const KvRoute& route, KvWaiter& waiter);
+  void leave_other(KvWaiter& waiter) const;
+  void served(KvWaiter& waiter, bool booked);
+  void let_go();
+  Result<Picked> pick(const KvRouterConfig& config, const PromptShape& shape,
+                      const RouteRequest& request, const KvRoute& route, bool book);
   void follow(const std::shared_ptr<const fleet::WorkerSet>& set);
   Known& touch(TargetIndex target);
   std::optional<TargetIndex> place_of(const KvRoute& route, kv::TargetId id) const;
@@ -117,6 +151,10 @@ class KvTable {
   mutable std::mutex mutex_;
   KvLoads loads_;                                 // what follows is guarded by mutex_
   std::shared_ptr<const fleet::WorkerSet> seen_;  // whose workers the loads list
+  std::unique_ptr<AdmissionQueue> queue_;         // null: nobody waits
+  bool missed_ = false;                           // there was room while somebody was tried
+  std::uint64_t queued_ = 0;
+  std::uint64_t refused_ = 0;
   PickCounts picks_{};
   std::mt19937_64 random_;
   // Scratch of one choice.

@@ -16,6 +16,8 @@
 #include "observe/metrics.hpp"
 #include "routing/kv_route.hpp"
 #include "routing/kv_table.hpp"
+#include "routing/kv_waiter.hpp"
+#include "routing/policy_classes.hpp"
 
 namespace fairlead::routing {
 
@@ -99,6 +101,9 @@ struct RouterOptions {
   std::uint64_t seed = 0;                    ///< Of lots and ties.
   KvRouterConfig kv = {};                    ///< Of kv mode.
   BusyThresholds thresholds = {};            ///< Of kv mode, for models without their own.
+  /// Of kv mode: which requests wait while all workers are busy, and in which order; null: none.
+  std::shared_ptr<const PolicyConfig> policies = nullptr;
+  std::size_t queue_limit = 8192;  ///< Requests that may wait for one worker set.
 };
 
 /// Chooses workers. Thread-safe: choosing and booking are one step under one short mutex per
@@ -118,9 +123,14 @@ class Router {
   /// The same in any mode; `route` matters in kv mode only. Further errors there: Overloaded when
   /// all workers that would do, or the named one, are beyond the thresholds; InvalidRequest for a
   /// rank the named worker does not have and for weights out of range. The set is kept until the
-  /// next choice in it.
+  /// next choice in it. With a `waiter` the request may have to wait: the reservation is empty
+  /// then, and the waiter is woken when it should choose again, with the same waiter; QueueFull
+  /// when too many wait.
   Result<Reservation> choose(const std::shared_ptr<const fleet::WorkerSet>& set,
-                             const RouteRequest& request, const KvRoute& route);
+                             const RouteRequest& request, const KvRoute& route,
+                             KvWaiter* waiter = nullptr);
+  /// True when requests for this base model may have to wait.
+  bool queues(std::string_view model) const;
   /// What `choose` would decide now in kv mode; nothing is booked or counted.
   Result<KvDecision> preview(const std::shared_ptr<const fleet::WorkerSet>& set,
                              const RouteRequest& request, const KvRoute& route);

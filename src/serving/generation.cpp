@@ -9,6 +9,7 @@
 #include "fleet/selection.hpp"
 #include "routing/kv_query.hpp"
 #include "serving/dispatch.hpp"
+#include "serving/waiting_place.hpp"
 #include "serving/worker_choice.hpp"
 
 namespace fairlead::serving {
@@ -50,6 +51,11 @@ class Generation::Choice final : public engine::TokenSink {
     std::optional<Error> last_error;
     for (std::uint32_t attempt = 0; attempt < owner_.service_.options().max_attempts; ++attempt) {
       auto booked = choose(excluded);
+      while (booked && !booked->reservation) {
+        co_await place_->turn();
+        booked = choose(excluded);
+      }
+      place_.reset();
       if (!booked) {
         // When others were tried before, what happened there says more than an empty fleet.
         owner_.fail_all(last_error && booked.error().code == ErrorCode::NoWorkers ? *last_error
@@ -241,12 +247,19 @@ class Generation::Choice final : public engine::TokenSink {
     if (!set) {
       return std::unexpected(set.error());
     }
+    const std::string& model = served->model->files_name();
+    if (!place_ && service.router().queues(model)) {
+      place_ = std::make_unique<WaitingPlace>(model, owner_.spec_.queue);
+    }
     return choose_worker(service, *set,
-                         {.worker_id = owner_.spec_.worker_id,
-                          .excluded = excluded,
-                          .adapter = request_.lora_name,
-                          .rank = named_rank_},
-                         owner_.spec_.session, request_);
+                         {.wanted = {.worker_id = owner_.spec_.worker_id,
+                                     .excluded = excluded,
+                                     .adapter = request_.lora_name,
+                                     .rank = named_rank_},
+                          .session = owner_.spec_.session,
+                          .expected_output = owner_.spec_.expected_output,
+                          .waiter = place_ ? &place_->waiter() : nullptr},
+                         request_);
   }
 
   // The failure of one attempt, or nothing when the choice ended.
@@ -306,7 +319,8 @@ class Generation::Choice final : public engine::TokenSink {
   std::optional<Error> error_;
   net::Event event_;
   net::TimePoint last_message_;
-  BookedWorker booked_;  // of the current attempt
+  std::unique_ptr<WaitingPlace> place_;  // while it waits for a worker
+  BookedWorker booked_;                  // of the current attempt
   fleet::Activity::Request activity_;
   std::shared_ptr<engine::EngineClient> client_;  // before the stream, which uses it to the end
   std::unique_ptr<engine::EngineStream> stream_;

@@ -10,6 +10,7 @@
 #include "fleet/fleet.hpp"
 #include "net/task_group.hpp"
 #include "observe/metrics.hpp"
+#include "routing/kv_waiter.hpp"
 #include "serving/output_processor.hpp"
 #include "serving/response_encoder.hpp"
 #include "serving/service.hpp"
@@ -36,6 +37,8 @@ struct GenerationSpec {
   std::optional<std::uint64_t> worker_id;  ///< Pinned by the client.
   std::string session;                     ///< Of the client; its requests stay at one worker when
                                            ///< sessions are bound. Empty = none.
+  routing::QueueHints queue;               ///< Its place when it has to wait for a worker.
+  std::optional<std::uint32_t> expected_output;  ///< Tokens it will generate; a guess.
 };
 
 /// Runs the spec to its end and feeds the encoder. Owned by the handler's task: destroying it (the

@@ -62,23 +62,24 @@ void SessionHold::end(bool failed) {
 
 Result<BookedWorker> choose_worker(Service& service,
                                    const std::shared_ptr<const fleet::WorkerSet>& set,
-                                   const routing::RouteRequest& wanted, std::string_view session,
+                                   const ChoiceContext& context,
                                    const engine::GenerateRequest& request) {
   BookedWorker out;
   routing::KvRoute route{.prompt_tokens = static_cast<std::uint32_t>(request.prompt.size()),
-                         .expected_output = std::nullopt};
+                         .expected_output = context.expected_output};
   const bool by_cache = service.router().mode() == routing::RouterMode::Kv;
   const net::TimePoint now = net::Reactor::current()->now();
   if (by_cache) {
     out.kv_view = service.kv_view(set->id);
-    route.preferred = bound_target(service, session, now);
+    route.preferred = bound_target(service, context.session, now);
   }
   const bool reuses = out.kv_view && !request.bypass_prefix_cache;
   if (reuses) {
     service.kv_query().look_up(*out.kv_view, request.prompt,
                                kv::hash_seed(request.lora_name, request.cache_salt), now, route);
   }
-  Result<routing::Reservation> booked = service.router().choose(set, wanted, route);
+  Result<routing::Reservation> booked =
+      service.router().choose(set, context.wanted, route, context.waiter);
   if (!booked) {
     return std::unexpected(std::move(booked.error()));
   }

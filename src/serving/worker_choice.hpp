@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,12 +46,21 @@ struct BookedWorker {
   SessionHold session;                                ///< Taken once the request was sent.
 };
 
+/// What a choice depends on besides the request itself.
+struct ChoiceContext {
+  routing::RouteRequest wanted;                       ///< What the router must respect.
+  std::string_view session = {};                      ///< Of the client; empty = none.
+  std::optional<std::uint32_t> expected_output = {};  ///< Tokens it will generate; a guess.
+  routing::KvWaiter* waiter = nullptr;                ///< Its place in the queue, if it may wait.
+};
+
 /// Chooses a worker of the set and books the request there. In kv mode the prompt is hashed and
 /// looked up, a bound session goes where it is bound, and what was decided goes to the log and
-/// counts for the next requests. Errors: those of Router::choose.
+/// counts for the next requests. The reservation is empty when the request has to wait. Errors:
+/// those of Router::choose.
 Result<BookedWorker> choose_worker(Service& service,
                                    const std::shared_ptr<const fleet::WorkerSet>& set,
-                                   const routing::RouteRequest& wanted, std::string_view session,
+                                   const ChoiceContext& context,
                                    const engine::GenerateRequest& request);
 
 }  // namespace fairlead::serving

@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
 
 template <class T>
-std::optional<T> parse_unsigned(std::string_view text) {
+std::optional<T> parse_integer(std::string_view text) {
   T value = 0;
   const auto* end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, value);
@@ -65,8 +65,10 @@ void RequestParser::read_nvext_member(std::string_view key) {
     }
   } else if (key == "annotations") {
     read_annotations(path);
-  } else if (key == "agent_hints" || key == "request_timestamp_ms") {
-    reader_.skip();  // hints for scheduling: the output is the same without
+  } else if (key == "agent_hints") {
+    read_agent_hints(path);
+  } else if (key == "request_timestamp_ms") {
+    reader_.skip();
   } else if (key == "greed_sampling" || key == "use_raw_prompt") {
     only_false(path);
   } else if (key == "extra_fields") {
@@ -79,6 +81,32 @@ void RequestParser::read_nvext_member(std::string_view key) {
   } else {
     unsupported(path, "there is no such key");
   }
+}
+
+// Hints for scheduling: the output is the same without, so unknown ones are skipped.
+void RequestParser::read_agent_hints(std::string_view path) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::uint32_t>::max();
+  body_.queue = {};
+  body_.expected_output.reset();
+  if (take_null() || !expect(path, JsonType::Object)) {
+    return;
+  }
+  reader_.object([&](std::string_view key) {
+    const std::string member = fmt::format("{}.{}", path, key.substr(0, 64));
+    if (key == "priority") {
+      body_.queue.priority =
+          static_cast<std::int32_t>(take_integer(member, std::numeric_limits<std::int32_t>::min(),
+                                                 std::numeric_limits<std::int32_t>::max())
+                                        .value_or(0));
+    } else if (key == "strict_priority") {
+      body_.queue.strict_priority =
+          static_cast<std::uint32_t>(take_integer(member, 0, kMax).value_or(0));
+    } else if (key == "osl") {
+      body_.expected_output = take_integer(member, 0, kMax);
+    } else {
+      reader_.skip();
+    }
+  });
 }
 
 void RequestParser::read_annotations(std::string_view path) {
@@ -131,15 +159,25 @@ Result<> apply_headers(const net::http::HeaderList& headers, const ApiOptions& o
   }
   if (const auto text =
           find_header(headers, {"x-dynamo-worker-instance-id", "x-worker-instance-id"})) {
-    if (const auto id = parse_unsigned<std::uint64_t>(*text)) {
+    if (const auto id = parse_integer<std::uint64_t>(*text)) {
       body.worker_id = id;
     }
   }
   if (const auto text =
           find_header(headers, {"x-dynamo-dp-rank", "x-dp-rank", "x-data-parallel-rank"})) {
-    if (const auto rank = parse_unsigned<std::uint32_t>(*text); rank && *rank != kNoRank) {
+    if (const auto rank = parse_integer<std::uint32_t>(*text); rank && *rank != kNoRank) {
       body.data_parallel_rank = rank;
     }
+  }
+  if (const auto text = headers.find("x-dynamo-request-priority")) {
+    body.queue.priority = parse_integer<std::int32_t>(*text).value_or(body.queue.priority);
+  }
+  if (const auto text = headers.find("x-dynamo-request-strict-priority")) {
+    body.queue.strict_priority =
+        parse_integer<std::uint32_t>(*text).value_or(body.queue.strict_priority);
+  }
+  if (const auto name = headers.find("x-dynamo-meta-policy-class")) {
+    body.queue.policy_class = *name;
   }
   if (const auto session = headers.find("x-dynamo-session-id")) {
     body.routing_session = *session;

@@ -15,6 +15,7 @@
 #include "engine/request.hpp"
 #include "net/http.hpp"
 #include "observe/metrics.hpp"
+#include "routing/kv_waiter.hpp"
 
 namespace fairlead::api::openai {
 
@@ -74,9 +75,11 @@ struct RequestBody {
   bool return_token_ids = false;                   ///< Ids of prompt and output.
   NvextFields nvext_fields;                        ///< Further places of the same facts.
 
-  std::int32_t priority = 0;    ///< Lower runs earlier.
-  std::string cache_salt;       ///< Empty = none.
-  std::string session_id;       ///< Empty = none.
+  std::int32_t priority = 0;  ///< Lower runs earlier.
+  std::string cache_salt;     ///< Empty = none.
+  std::string session_id;     ///< Empty = none.
+  routing::QueueHints queue;  ///< Its place among requests that wait for a worker.
+  std::optional<std::uint32_t> expected_output;  ///< Tokens it will generate; a guess.
   std::string routing_session;  ///< From a header: names the session for routing, in place of
                                 ///< `session_id`.
   std::string request_id;       ///< Names the answer; empty = made here.

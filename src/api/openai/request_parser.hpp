@@ -120,6 +120,7 @@ class RequestParser {
   engine::TokenId token_id(std::string_view name);
   void token_ids(std::string_view name, std::vector<engine::TokenId>& out);
   void read_nvext_member(std::string_view key);
+  void read_agent_hints(std::string_view path);
   void read_annotations(std::string_view path);
   void read_extra_fields(std::string_view path);
 

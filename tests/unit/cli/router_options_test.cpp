@@ -76,6 +76,9 @@ std::map<std::string, std::string> fields(const RouterSettings& settings) {
   const auto& kv = settings.router.kv;
   const auto& busy = settings.router.thresholds;
   const auto& views = settings.views;
+  const routing::PolicyClass queue = settings.router.policies
+                                         ? settings.router.policies->profile("m")->classes()[0]
+                                         : routing::PolicyClass();
   const auto optional = [](const auto& value) {
     return value ? std::to_string(*value) : std::string("unset");
   };
@@ -98,6 +101,9 @@ std::map<std::string, std::string> fields(const RouterSettings& settings) {
       {"busy blocks", optional(busy.active_decode_blocks)},
       {"busy tokens", optional(busy.active_prefill_tokens)},
       {"busy frac", optional(busy.active_prefill_tokens_frac)},
+      {"queue threshold", optional(queue.prefill_busy_threshold_frac)},
+      {"queue policy", std::to_string(static_cast<int>(queue.policy))},
+      {"queue limit", std::to_string(settings.router.queue_limit)},
       {"events", std::to_string(views.events)},
       {"ttl", std::to_string(views.approximate_ttl.count())},
       {"predicted", std::to_string(views.predicted_ttl.count())},
@@ -159,11 +165,16 @@ TEST(RouterSettings, EveryOptionReachesItsField) {
       {"router-event-threads", "9", "threads", "9"},
       {"router-index-limit-mb", "3", "index", "3145728"},
       {"router-session-affinity-ttl-secs", "31536000", "session", "31536000"},
+      {"router-queue-threshold", "0.5", "queue threshold", "0.500000"},
+      {"router-queue-policy", "wspt", "queue policy",
+       std::to_string(static_cast<int>(routing::QueuePolicy::Wspt))},
+      {"router-queue-limit", "7", "queue limit", "7"},
       {"active-decode-blocks-threshold", "0.9", "busy blocks", "0.900000"},
       {"active-prefill-tokens-threshold", "0", "busy tokens", "0"},
       {"active-prefill-tokens-threshold-frac", "1.5", "busy frac", "1.500000"},
   };
-  std::vector<std::string> covered{"router-seed", "max-attempts", "load-aware"};
+  std::vector<std::string> covered{"router-seed", "max-attempts", "load-aware",
+                                   "router-policy-config"};
   for (const auto& [option, text, field, value] : rows) {
     const std::map<std::string, std::string> expected{{field, value}};
     EXPECT_EQ(changes({.arguments = {fmt::format("--{}={}", option, text)}}), expected) << option;

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "routing/admission_queue.hpp"
+
+namespace fairlead::routing {
+
+class KvTable;
+
+/// What a request says about its place in the queue.
+struct QueueHints {
+  std::string policy_class;           ///< Named by the client; empty or unknown = by its prompt.
+  std::int32_t priority = 0;          ///< Higher is more urgent; below 0 counts as 0.
+  std::uint32_t strict_priority = 0;  ///< Higher goes first within its class.
+};
+
+/// A request that waits, or may have to, until a worker has room for its prompt. Given to
+/// Router::choose; leaves the queue when it is destroyed. Used by one thread, but for `wake`.
+class KvWaiter : private QueueEntry {
+ public:
+  /// `wake` tells that the request should choose again, or will soon be refused another time; it is
+  /// called by any thread, with locks held: it must only pass the message on.
+  KvWaiter(std::string model, QueueHints hints, AdmissionQueue::Clock::time_point arrival,
+           std::function<void()> wake)
+      : model_(std::move(model)),
+        hints_(std::move(hints)),
+        arrival_(arrival),
+        wake_(std::move(wake)) {}
+  KvWaiter(const KvWaiter&) = delete;
+  KvWaiter& operator=(const KvWaiter&) = delete;
+  ~KvWaiter();
+
+  /// Public name of the base model, which policy classes may go by.
+  const std::string& model() const { return model_; }
+
+ private:
+  friend class KvTable;
+
+  std::string model_;
+  QueueHints hints_;
+  AdmissionQueue::Clock::time_point arrival_;
+  std::function<void()> wake_;
+  std::optional<std::uint64_t> worker_id_;  // the only one it may go to
+  std::shared_ptr<KvTable> table_;          // whose queue it was in
+};
+
+}  // namespace fairlead::routing

@@ -1,0 +1,199 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "kv_testing.hpp"
+#include "routing/kv_waiter.hpp"
+#include "routing/router.hpp"
+
+namespace fairlead::routing {
+namespace {
+
+RouterOptions options(double threshold, std::size_t limit = 100) {
+  RouterOptions out{.mode = RouterMode::Kv, .seed = 1};
+  out.policies = std::make_shared<const PolicyConfig>(
+      QueueOptions{.threshold = threshold, .policy = QueuePolicy::Fcfs, .limit = limit});
+  out.queue_limit = limit;
+  return out;
+}
+
+/// A request of 100 blocks that may wait.
+struct Waiting {
+  explicit Waiting(QueueHints hints = {})
+      : waiter("m", std::move(hints), AdmissionQueue::Clock::now(), [this] { ++woken; }) {}
+
+  Result<Reservation> choose(Router& router, const std::shared_ptr<const fleet::WorkerSet>& set,
+                             const RouteRequest& request = {}) {
+    return router.choose(
+        set, request, {.prompt_tokens = 10'000, .block_size = 16, .expected_output = {}}, &waiter);
+  }
+
+  std::atomic<int> woken{0};
+  KvWaiter waiter;
+};
+
+// A worker of the set is busy with more than a step of 8192 tokens.
+TEST(KvQueue, RequestsWaitForAPrefillAndGoInOrder) {
+  Router router(options(1));
+  const auto set = make_kv_set(1);
+  EXPECT_TRUE(router.queues("m"));
+  Waiting first;
+  Waiting second;
+  Waiting third;
+  auto running = first.choose(router, set);
+  ASSERT_TRUE(running && *running);
+  auto parked = second.choose(router, set);
+  ASSERT_TRUE(parked);
+  EXPECT_FALSE(*parked);
+  ASSERT_TRUE(third.choose(router, set));
+  EXPECT_EQ(metric(router, "p_router_queue_pending_requests{worker_type=\"decode\"}"), 2);
+  EXPECT_EQ(second.woken, 0);
+  running->prefill_complete();
+  EXPECT_EQ(second.woken, 1);
+  EXPECT_EQ(third.woken, 0) << "one at a time";
+  auto next = second.choose(router, set);
+  ASSERT_TRUE(next && *next);
+  EXPECT_EQ(third.woken, 0) << "the worker is busy again";
+  next->release();
+  EXPECT_EQ(third.woken, 1);
+  auto last = third.choose(router, set);
+  ASSERT_TRUE(last && *last);
+  EXPECT_EQ(metric(router, "p_router_queue_pending_requests{worker_type=\"decode\"}"), 0);
+  EXPECT_EQ(metric(router, "p_router_queued_requests_total{worker_type=\"decode\"}"), 2);
+}
+
+TEST(KvQueue, WhoeverLeavesLetsTheNextOneGo) {
+  Router router(options(1));
+  const auto set = make_kv_set(1);
+  Waiting first;
+  auto running = first.choose(router, set);
+  auto second = std::make_unique<Waiting>();
+  Waiting third;
+  ASSERT_TRUE(second->choose(router, set));
+  ASSERT_TRUE(third.choose(router, set));
+  running->release();
+  EXPECT_EQ(second->woken, 1);
+  second.reset();  // its client left before it could choose
+  EXPECT_EQ(third.woken, 1);
+  auto last = third.choose(router, set);
+  EXPECT_TRUE(last && *last);
+}
+
+TEST(KvQueue, ATryThatFailsKeepsItsPlace) {
+  Router router(options(1));
+  const auto set = make_kv_set(1);
+  Waiting first;
+  auto running = first.choose(router, set);
+  Waiting second;
+  Waiting third;
+  ASSERT_TRUE(second.choose(router, set));
+  ASSERT_TRUE(third.choose(router, set));
+  running->release();
+  ASSERT_EQ(second.woken, 1);
+  // Somebody who does not wait took the place meanwhile.
+  auto taken = router.choose(
+      set, {}, {.prompt_tokens = 10'000, .block_size = 16, .expected_output = {}}, nullptr);
+  ASSERT_TRUE(taken && *taken);
+  auto again = second.choose(router, set);
+  ASSERT_TRUE(again);
+  EXPECT_FALSE(*again);
+  EXPECT_EQ(third.woken, 0);
+  taken->release();
+  EXPECT_EQ(second.woken, 2);
+  EXPECT_EQ(third.woken, 0);
+}
+
+TEST(KvQueue, AFullQueueRefuses) {
+  Router router(options(1, 1));
+  const auto set = make_kv_set(1);
+  Waiting first;
+  auto running = first.choose(router, set);
+  Waiting second;
+  ASSERT_TRUE(second.choose(router, set));
+  Waiting third;
+  const auto refused = third.choose(router, set);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::QueueFull);
+  EXPECT_EQ(metric(router, "p_router_queue_refused_total{worker_type=\"decode\"}"), 1);
+}
+
+TEST(KvQueue, ANamedWorkerIsWaitedForWhileOthersAreIdle) {
+  Router router(options(1));
+  const auto set = make_kv_set(2);
+  Waiting first;
+  auto running = first.choose(router, set, {.worker_id = 100, .excluded = {}, .adapter = {}});
+  Waiting second;
+  auto parked = second.choose(router, set, {.worker_id = 100, .excluded = {}, .adapter = {}});
+  ASSERT_TRUE(parked);
+  EXPECT_FALSE(*parked);
+  running->release();
+  EXPECT_EQ(second.woken, 1);
+}
+
+TEST(KvQueue, ASetThatIsGoneWakesEverybody) {
+  Router router(options(1));
+  const auto set = make_kv_set(1);
+  Waiting first;
+  auto running = first.choose(router, set);
+  Waiting second;
+  Waiting third;
+  ASSERT_TRUE(second.choose(router, set));
+  ASSERT_TRUE(third.choose(router, set));
+  router.retain(fleet::Fleet{});
+  EXPECT_EQ(second.woken, 1);
+  EXPECT_EQ(third.woken, 1);
+  // They find their way to another one.
+  auto other = make_kv_set(1);
+  other->id = 8;
+  auto moved = second.choose(router, other);
+  EXPECT_TRUE(moved && *moved);
+}
+
+// Threads that come, go and leave: whatever happened, nothing is left behind.
+TEST(KvQueue, ThreadsLeaveNothingBehind) {
+  Router router(options(1));
+  const auto set = make_kv_set(2);
+  const auto work = [&](std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    for (int i = 0; i < 300; ++i) {
+      Waiting one;
+      for (;;) {
+        const int before = one.woken;
+        auto chosen = one.choose(router, set);
+        if (!chosen) {
+          return;
+        }
+        if (*chosen) {
+          if (random() % 2 == 0) {
+            chosen->prefill_complete();
+          }
+          break;  // gives its booking back
+        }
+        if (random() % 8 == 0) {
+          break;  // leaves
+        }
+        while (one.woken == before) {
+          std::this_thread::yield();
+        }
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    threads.emplace_back(work, seed);
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(metric(router, "p_router_queue_pending_requests{worker_type=\"decode\"}"), 0);
+  for (const auto& worker : set->workers) {
+    EXPECT_EQ(router.in_flight(worker->id), 0U);
+  }
+}
+
+}  // namespace
+}  // namespace fairlead::routing
