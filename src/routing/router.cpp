@@ -1,7 +1,6 @@
 #include "routing/router.hpp"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -34,10 +33,6 @@ std::optional<RouterMode> parse_router_mode(std::string_view text) {
   const auto found =
       std::ranges::find(kModes, text, &std::pair<std::string_view, RouterMode>::first);
   return found == kModes.end() ? std::nullopt : std::optional(found->second);
-}
-
-std::uint64_t adapter_key(std::string_view adapter) {
-  return adapter.empty() ? 0 : XXH3_64bits(adapter.data(), adapter.size());
 }
 
 // Choosing and booking happen under one lock, so that two reactors never both take the last place

@@ -44,11 +44,6 @@ struct RouteRequest {
                                             ///< the router chooses one otherwise.
 };
 
-/// Distinguishes what a worker has cached for an adapter from what it has for the base model or
-/// another adapter: the same tokens give other KV blocks. Mixed into every key that policies derive
-/// from a prompt; 0 for the base model.
-std::uint64_t adapter_key(std::string_view adapter);
-
 /// Requests in flight per worker of one WorkerSet, packed by the workers' slots.
 class LoadTable;
 
