@@ -13,6 +13,7 @@ namespace {
 constexpr std::array kDuration{0.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 130.0, 260.0, 510.0};
 constexpr std::array kInput{0.0,    100.0,  210.0,   430.0,   870.0,   1800.0,
                             3600.0, 7400.0, 15000.0, 31000.0, 63000.0, 130000.0};
+constexpr double kShare[] = {0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1};
 constexpr std::array kOutput{0.0,    100.0,  210.0,  430.0,   880.0,
                              1800.0, 3700.0, 7600.0, 16000.0, 32000.0};
 constexpr std::array kTtft{0.0, 0.0022, 0.0047, 0.01, 0.022, 0.047, 0.1,   0.22,  0.47,
@@ -56,6 +57,7 @@ ModelShard::ModelShard()
       input_length(kInput),
       output_length(kOutput),
       cached_length(kInput),
+      kv_hit_rate(kShare),
       ttft(kTtft),
       inter_token(kItl) {}
 
@@ -261,6 +263,10 @@ void write_histograms(TextWriter& writer, const Models& models) {
   writer.family("cached_tokens", "histogram", "Prompt tokens served from the engine's cache.");
   write_histogram(writer, models,
                   [](const ModelShard& s) -> const Histogram& { return s.cached_length; });
+  writer.family("router_kv_hit_rate", "histogram",
+                "Share of a prompt's blocks that its worker was believed to have, in kv mode.");
+  write_histogram(writer, models,
+                  [](const ModelShard& s) -> const Histogram& { return s.kv_hit_rate; });
   writer.family("time_to_first_token_seconds", "histogram", "Time to the first token.");
   write_histogram(writer, models, [](const ModelShard& s) -> const Histogram& { return s.ttft; });
   writer.family("inter_token_latency_seconds", "histogram", "Time between tokens.");

@@ -88,6 +88,7 @@ struct ModelShard {
   Histogram input_length;                           ///< input_sequence_tokens.
   Histogram output_length;                          ///< output_sequence_tokens.
   Histogram cached_length;                          ///< cached_tokens.
+  Histogram kv_hit_rate;                            ///< router_kv_hit_rate.
   Histogram ttft;                                   ///< time_to_first_token_seconds.
   Histogram inter_token;                            ///< inter_token_latency_seconds.
 };
@@ -149,6 +150,9 @@ class RequestScope {
 
   /// Prompt length, once known.
   void prompt(std::size_t tokens, std::size_t cached);
+  /// Share of the prompt's blocks that the chosen worker was believed to have, 0 to 1; kv mode
+  /// only.
+  void kv_hit_rate(double share) { shard_.kv_hit_rate.observe(share); }
   /// New tokens were received from the engine.
   void tokens(std::size_t count, double now);
   /// The engine gave no value for this many log-probabilities that were asked for.

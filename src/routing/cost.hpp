@@ -80,6 +80,8 @@ struct CachedBlocks {
   std::uint32_t device = 0;  ///< On the device.
   std::uint32_t host = 0;    ///< Further ones in host memory.
   std::uint32_t disk = 0;    ///< Further ones on disk.
+  /// All of them.
+  std::uint32_t total() const { return device + host + disk; }
   bool operator==(const CachedBlocks&) const = default;
 };
 

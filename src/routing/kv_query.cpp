@@ -51,8 +51,7 @@ void note_truth(const KvSetView& view, const KvDecision& decision, std::uint32_t
   const auto expected = [&](std::uint32_t blocks) {
     return expected_cached_tokens(blocks, prompt_tokens, block_size);
   };
-  const std::uint32_t believed =
-      expected(decision.cached.device + decision.cached.host + decision.cached.disk);
+  const std::uint32_t believed = expected(decision.cached.total());
   view.caches->truth.note(
       *id, {.prompt = prompt_tokens,
             .confirmed = view.follows_events(*id) ? expected(decision.confirmed_blocks) : believed,

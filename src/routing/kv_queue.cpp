@@ -42,8 +42,7 @@ QueueDemand KvTable::demand_of(const KvWaiter& waiter, const PromptShape& shape)
   for (std::size_t i = 0; i < touched_count_; ++i) {
     const KvLoads::Target& target = loads_.targets()[touched_[i]];
     if (target.routable && (!waiter.worker_id_ || *waiter.worker_id_ == target.worker_id)) {
-      const CachedBlocks& cached = known_[touched_[i]].cached;
-      blocks = std::max(blocks, cached.device + cached.host + cached.disk);
+      blocks = std::max(blocks, known_[touched_[i]].cached.total());
     }
   }
   QueueDemand demand{.prompt_tokens = shape.tokens,

@@ -64,6 +64,7 @@ class Generation::Choice final : public engine::TokenSink {
       }
       booked_ = std::move(*booked);
       const fleet::Worker& worker = booked_.reservation.worker();
+      count_hit_rate();
       request_.data_parallel_rank = named_rank_ || worker.info.data_parallel_size > 1
                                         ? booked_.reservation.rank()
                                         : std::nullopt;
@@ -260,6 +261,14 @@ class Generation::Choice final : public engine::TokenSink {
                           .expected_output = owner_.spec_.expected_output,
                           .waiter = place_ ? &place_->waiter() : nullptr},
                          request_);
+  }
+
+  void count_hit_rate() {
+    const routing::KvDecision* decision = booked_.reservation.decision();
+    if (decision && decision->total_blocks > 0) {
+      owner_.scope_.kv_hit_rate(static_cast<double>(decision->cached.total()) /
+                                decision->total_blocks);
+    }
   }
 
   // The failure of one attempt, or nothing when the choice ended.

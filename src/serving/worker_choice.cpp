@@ -17,10 +17,9 @@ void log_choice(const engine::GenerateRequest& request, const routing::KvDecisio
       decision.reason == routing::PickReason::Affinity) {
     return;
   }
-  const routing::CachedBlocks& cached = decision.cached;
   log::info("[ROUTING] Best: worker_{} dp_rank={} with {}/{} blocks overlap request_id={}",
-            decision.target.worker_id, decision.target.rank,
-            cached.device + cached.host + cached.disk, decision.total_blocks, request.request_id);
+            decision.target.worker_id, decision.target.rank, decision.cached.total(),
+            decision.total_blocks, request.request_id);
 }
 
 // Where a session is bound; a worker that left is forgotten.

@@ -117,6 +117,8 @@ def test_a_prompt_returns_to_the_engine_that_has_it(mock_engine, serve, count):
     assert metrics.value("fairlead_frontend_kv_misprediction_ratio") == 0
     assert metrics.value("fairlead_frontend_router_picks_total", reason="overlap") == prompts + 1
     assert metrics.value("fairlead_frontend_router_picks_total", reason="least_loaded") == prompts
+    rate = metrics.samples("fairlead_frontend_router_kv_hit_rate_count")
+    assert sum(sample.value for sample in rate) == 2 * prompts + 1
     for name in ("worker_active_decode_blocks", "worker_active_prefill_tokens"):
         server.wait_metric(f"fairlead_frontend_{name}", 0)
 
