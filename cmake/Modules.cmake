@@ -3,7 +3,7 @@
 
 set(FAIRLEAD_MODULES base observe net tokenizer jinja chat engine fleet kv routing serving api mock cli)
 
-set(base_DEPS PkgConfig::fmt PkgConfig::spdlog PkgConfig::simdjson PkgConfig::xxhash Threads::Threads)
+set(base_DEPS PkgConfig::fmt PkgConfig::spdlog PkgConfig::simdjson PkgConfig::xxhash PkgConfig::yaml Threads::Threads)
 set(observe_DEPS fl_base)
 set(net_DEPS fl_base fl_observe Boost::headers PkgConfig::nghttp2 PkgConfig::zmq)
 set(tokenizer_DEPS fl_base PkgConfig::oniguruma)

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 build_packages=(
   ccache clang-19 cmake curl git libboost1.81-dev libcli11-dev libfmt-dev libmimalloc-dev
   libnghttp2-dev libonig-dev libprotobuf-dev libsimdjson-dev libspdlog-dev libssl-dev libxxhash-dev
-  libzmq3-dev lld-19 make mold ninja-build pkg-config protobuf-compiler
+  libyaml-dev libzmq3-dev lld-19 make mold ninja-build pkg-config protobuf-compiler
   # The build configures the unit tests and benchmarks along with the program.
   libbenchmark-dev libgmock-dev libgtest-dev
 )

