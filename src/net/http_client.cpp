@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/intrusive_list.hpp"
 #include "net/event.hpp"
 #include "net/http1_head.hpp"
 #include "net/http1_response_reader.hpp"
@@ -107,6 +108,42 @@ class Client::Impl {
     BodyGate* gate;
   };
 
+  // A place among the connections that are being established, or in the line for one.
+  class DialTurn final : public ListNode<DialTurn> {
+   public:
+    explicit DialTurn(Impl& client) : client_(client) {
+      if (client_.dialing_ < client_.limits_.dials_at_once) {
+        grant();
+      } else {
+        client_.line_.push_back(*this);
+      }
+    }
+    ~DialTurn() {
+      if (granted_) {
+        --client_.dialing_;
+        if (!client_.line_.empty()) {
+          client_.line_.pop_front().grant();
+        }
+      }
+    }
+    DialTurn(const DialTurn&) = delete;
+    DialTurn& operator=(const DialTurn&) = delete;
+
+    Task<bool> wait(TimePoint deadline);
+
+   private:
+    void grant() {
+      ++client_.dialing_;
+      granted_ = true;
+      ready_.set();
+    }
+
+    Impl& client_;
+    Event ready_;
+    bool granted_ = false;
+  };
+
+  Task<Result<std::unique_ptr<Connection>>> connect(TimePoint deadline, bool reuse, bool& reused);
   Task<Result<std::unique_ptr<Connection>>> dial(TimePoint deadline);
   Task<Result<>> exchange(Connection& connection, const ClientRequest& request,
                           ResponseReader& reader, bool& sent, TimePoint deadline, BodyGate* gate);
@@ -128,10 +165,44 @@ class Client::Impl {
   std::vector<Address> addresses_;
   ClientLimits limits_;
   std::uint64_t dials_ = 0;
+  std::size_t dialing_ = 0;
+  IntrusiveList<DialTurn, DialTurn> line_;
+  TimePoint last_dialed_{};                          // when a connection was established last
   std::unique_ptr<char[]> buffer_;                   // lent to one pass at a time
   std::vector<std::unique_ptr<Connection>> parked_;  // longest parked first
   Timer sweep_;
 };
+
+// True once it is this one's turn; false when time ran out or no other gets anywhere.
+Task<bool> Client::Impl::DialTurn::wait(TimePoint deadline) {
+  const TimePoint since = Reactor::current()->now();
+  const auto limit = [&] {
+    return std::min(deadline,
+                    std::max(since, client_.last_dialed_) + client_.limits_.connect_timeout);
+  };
+  while (!granted_) {
+    if (!co_await ready_.wait_until(limit()) && Reactor::current()->now() >= limit()) {
+      co_return granted_;
+    }
+  }
+  co_return true;
+}
+
+// A new connection or, if `reuse` allows, one that became idle during the wait for a turn.
+Task<Result<std::unique_ptr<Connection>>> Client::Impl::connect(TimePoint deadline, bool reuse,
+                                                                bool& reused) {
+  DialTurn turn(*this);
+  if (!co_await turn.wait(deadline)) {
+    co_return fail(
+        ErrorCode::EngineConnectTimeout,
+        fmt::format("{} takes no connections: {} are being established", host_, dialing_));
+  }
+  if (auto parked = reuse ? take_parked() : nullptr) {
+    reused = true;
+    co_return std::move(parked);
+  }
+  co_return co_await dial(deadline);
+}
 
 Task<Result<std::unique_ptr<Connection>>> Client::Impl::dial(TimePoint deadline) {
   Error last{ErrorCode::EngineUnreachable, fmt::format("{} has no address", host_), {}};
@@ -144,6 +215,7 @@ Task<Result<std::unique_ptr<Connection>>> Client::Impl::dial(TimePoint deadline)
     auto stream = co_await dialer_.connect(addresses[i], now + (deadline - now) / left);
     if (stream) {
       ++dials_;
+      last_dialed_ = Reactor::current()->now();
       co_return std::make_unique<Connection>(std::move(*stream));
     }
     last = std::move(stream.error());
@@ -158,9 +230,10 @@ Task<Result<ClientResponse>> Client::Impl::send(ClientRequest request, TimePoint
   }
   std::unique_ptr<Connection> connection = take_parked();
   bool reused = connection != nullptr;
+  bool stale = false;
   while (true) {
     if (!connection) {
-      auto dialed = co_await dial(deadline);
+      auto dialed = co_await connect(deadline, !stale, reused);
       if (!dialed) {
         co_return std::unexpected(std::move(dialed.error()));
       }
@@ -181,6 +254,7 @@ Task<Result<ClientResponse>> Client::Impl::send(ClientRequest request, TimePoint
     }
     // The server has closed a connection that was idle; that says nothing about the request.
     reused = false;
+    stale = true;
   }
 }
 

@@ -38,6 +38,10 @@ struct ClientLimits {
   /// A connection idle for longer is closed.
   Duration idle_timeout = std::chrono::seconds(30);
   Duration connect_timeout = std::chrono::seconds(5);  ///< All addresses together.
+  /// Connections that are being established at once, so that a burst of requests does not overflow
+  /// the server's accept queue. Further requests wait; in vain when for the time above none of them
+  /// is established.
+  std::size_t dials_at_once = 64;
 };
 
 /// Stops and restarts the reading of one streamed response, in the client's reactor. Must outlive

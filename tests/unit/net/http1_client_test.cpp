@@ -664,5 +664,125 @@ TEST(Http1Client, ConnectingIsBoundedWithoutADeadline) {
   in_turn(reactor, [&] { client.reset(); });
 }
 
+// Connects when the test says so.
+class SlowDialer final : public Dialer {
+ public:
+  Task<Result<std::unique_ptr<Stream>>> connect(Address, TimePoint) override {
+    ++under_way;
+    most = std::max(most, under_way);
+    Event& ready = events.emplace_back();
+    co_await ready.wait();
+    --under_way;
+    if (failing) {
+      co_return fail(ErrorCode::EngineUnreachable, "refused");
+    }
+    auto [ours, theirs] = make_pipe(0, 64 * 1024);
+    peers.push_back(std::make_unique<BytePeer>(std::move(theirs)));
+    co_return std::move(ours);
+  }
+
+  std::size_t under_way = 0;
+  std::size_t most = 0;
+  bool failing = false;
+  std::deque<Event> events;  // one per connection, in the order of dialing
+  std::vector<std::unique_ptr<BytePeer>> peers;
+};
+
+class Http1ClientDials : public testing::ReactorTest {
+ protected:
+  Http1ClientDials() { limits.dials_at_once = 2; }
+  ~Http1ClientDials() override {
+    in_turn([&] {
+      tasks.cancel();
+      client.reset();
+      dialer.peers.clear();
+    });
+    reactor.run_turn(Duration(0));
+  }
+
+  void start(std::size_t requests) {
+    in_turn([&] {
+      client.emplace(dialer, "h", std::vector{address(80)}, limits);
+      answers.resize(requests);
+      for (auto& answer : answers) {
+        tasks.spawn(send_without_deadline(*client, answer));
+      }
+    });
+  }
+  void connect(std::size_t which) {
+    ASSERT_TRUE(wait([&] { return dialer.events.size() > which; }));
+    in_turn([&] { dialer.events[which].set(); });
+  }
+
+  ClientLimits limits;
+  SlowDialer dialer;
+  std::optional<Client> client;
+  std::vector<std::optional<Result<ClientResponse>>> answers;
+  TaskGroup tasks;
+};
+
+TEST_F(Http1ClientDials, OnlySoManyConnectionsAreEstablishedAtOnce) {
+  start(7);
+  for (std::size_t i = 0; i < 7; ++i) {
+    EXPECT_LE(dialer.events.size(), i + 2);
+    connect(i);
+    ASSERT_TRUE(wait([&] { return dialer.peers.size() == i + 1; }));
+  }
+  EXPECT_EQ(dialer.most, 2U);
+  EXPECT_EQ(client->dials(), 7U);
+}
+
+TEST_F(Http1ClientDials, WhoWaitedTakesAConnectionThatBecameIdle) {
+  limits.dials_at_once = 1;
+  start(3);
+  connect(0);
+  ASSERT_TRUE(wait([&] { return dialer.events.size() == 2 && dialer.peers.size() == 1; }));
+  in_turn([&] { dialer.peers[0]->send("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"); });
+  ASSERT_TRUE(wait([&] { return answers[0].has_value(); }));
+  connect(1);
+  // The third request has its turn now and finds the first one's connection.
+  ASSERT_TRUE(wait([&] { return count_of(dialer.peers[0]->text, "\r\n\r\n") == 2; }));
+  EXPECT_EQ(dialer.events.size(), 2U);
+}
+
+TEST_F(Http1ClientDials, ARefusedConnectionLetsTheNextTry) {
+  dialer.failing = true;
+  start(4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    connect(i);
+  }
+  ASSERT_TRUE(wait([&] { return answers[3].has_value(); }));
+  for (const auto& answer : answers) {
+    EXPECT_EQ(answer->error().code, ErrorCode::EngineUnreachable);
+  }
+}
+
+TEST_F(Http1ClientDials, AnAbandonedRequestGivesItsPlaceUp) {
+  start(2);
+  std::optional<Result<ClientResponse>> waiting;
+  std::optional<TaskGroup> other;
+  in_turn([&] {
+    other.emplace();
+    other->spawn(send_without_deadline(*client, waiting));
+  });
+  std::optional<Result<ClientResponse>> last;
+  in_turn([&] { tasks.spawn(send_without_deadline(*client, last)); });
+  EXPECT_EQ(dialer.events.size(), 2U);
+  in_turn([&] { other.reset(); });  // leaves the line
+  connect(0);
+  ASSERT_TRUE(wait([&] { return dialer.events.size() == 3; }));
+  connect(2);
+  EXPECT_TRUE(wait([&] { return dialer.peers.size() == 2; }));
+  EXPECT_FALSE(waiting);
+}
+
+TEST_F(Http1ClientDials, WaitingEndsWhenNothingIsEstablished) {
+  limits.connect_timeout = milliseconds(50);
+  start(3);
+  ASSERT_TRUE(wait([&] { return answers[2].has_value(); }));
+  EXPECT_EQ(answers[2]->error().code, ErrorCode::EngineConnectTimeout);
+  EXPECT_EQ(dialer.events.size(), 2U);
+}
+
 }  // namespace
 }  // namespace fairlead::net::http
