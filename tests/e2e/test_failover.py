@@ -105,6 +105,26 @@ def test_rejections_of_the_engine_are_the_clients_400(mock_engine, serve):
         assert answer.json()["error"]["type"] == "invalid_request_error"
 
 
+@pytest.mark.parametrize("backend", ["vllm", "vllm-http"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_engine_exchanged_for_one_of_another_model_is_not_the_clients_mistake(mock_engine, serve, backend, count):
+    engines = [mock_engine("--speedup-ratio", "0", model="demo", backend=backend) for _ in range(count)]
+    # No health check comes before the requests.
+    server = serve(engines, "--router-mode", "round-robin", "--engine-health-interval-secs", "600", backend=backend,
+                   model_path=FOLDER)
+    wait_workers(server, count)
+    engines[0].kill()
+    mock_engine("--speedup-ratio", "0", model="other", backend=backend, listen=engines[0].address)
+    answers = [server.post("/v1/chat/completions", {**CHAT, "max_tokens": 2}) for _ in range(count)]
+    if count == 2:
+        assert [answer.status_code for answer in answers] == [200, 200], "the other worker takes it over"
+    else:
+        assert (answers[0].status_code, answers[0].json()["error"]["code"]) == (503, "service_unavailable")
+        assert "retry-after" in answers[0].headers
+    server.wait_model("other")
+    assert server.post("/v1/chat/completions", {**CHAT, "model": "other", "max_tokens": 2}).status_code == 200
+
+
 def test_an_exhausted_engine_is_a_503_with_retry_after(mock_engine, serve):
     engine = mock_engine("--reply", "echo", "--speedup-ratio", "0", "--fault",
                          "error-after:0:RESOURCE_EXHAUSTED", model="demo")

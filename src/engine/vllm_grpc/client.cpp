@@ -175,11 +175,7 @@ Task<Result<>> Client::check_service(std::string service, TimePoint deadline, St
     if (unimplemented(answer.error()) && answer.error().origin == Status::Origin::Server) {
       co_return Result<>();
     }
-    Error error = status_error("Check", answer.error());
-    if (code == StatusCode::NotFound) {
-      error.code = ErrorCode::EngineUnreachable;  // entries are removed at shutdown
-    }
-    co_return std::unexpected(std::move(error));
+    co_return std::unexpected(status_error("Check", answer.error()));
   }
   ::grpc::health::v1::HealthCheckResponse response;
   if (!response.ParseFromString(*answer)) {

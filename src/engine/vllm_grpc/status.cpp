@@ -10,12 +10,13 @@ using net::grpc::StatusCode;
 
 ErrorCode server_code(StatusCode code) {
   switch (code) {
+    // Not found is the model, which was chosen because this engine had it: it has changed.
+    case StatusCode::NotFound:
     case StatusCode::Unavailable: return ErrorCode::EngineUnreachable;
     case StatusCode::DeadlineExceeded: return ErrorCode::EngineConnectTimeout;
     case StatusCode::ResourceExhausted: return ErrorCode::EngineExhausted;
     case StatusCode::Cancelled: return ErrorCode::EngineCancelled;
     case StatusCode::InvalidArgument:
-    case StatusCode::NotFound:
     case StatusCode::OutOfRange:
     case StatusCode::FailedPrecondition:
     case StatusCode::AlreadyExists: return ErrorCode::EngineRejected;

@@ -16,13 +16,14 @@ constexpr std::size_t kMessageBytes = 4096;
 ErrorCode code_of(int status) {
   switch (status) {
     case 400:
-    case 404:
     case 409:
     case 413:
     case 422: return ErrorCode::EngineRejected;
-    // Not the request's fault: the route is closed, or guarded by a key that this program has not.
+    // Not the request's fault: the route is closed, or guarded by a key that this program has not;
+    // or the model, which was chosen because this engine had it, is not there any more.
     case 401:
     case 403:
+    case 404:
     case 502:
     case 503: return ErrorCode::EngineUnreachable;
     case 408:
@@ -67,8 +68,11 @@ std::string message_in(const json::Value& body) {
 /// The words of servers whose `code` is no number.
 ErrorCode code_of_words(const json::Value& error) {
   const std::string words = text_of(error.find("code")) + " " + text_of(error.find("type"));
-  for (const std::string_view blamed : {"invalid_request", "model_not_found", "json_parse_error",
-                                        "BadRequest", "Bad Request", "NotFound"}) {
+  if (words.contains("model_not_found") || words.contains("NotFound")) {
+    return ErrorCode::EngineUnreachable;
+  }
+  for (const std::string_view blamed :
+       {"invalid_request", "json_parse_error", "BadRequest", "Bad Request"}) {
     if (words.contains(blamed)) {
       return ErrorCode::EngineRejected;
     }

@@ -326,6 +326,7 @@ TEST_P(VllmCaptures, EveryGenerationDrivesTheClientToItsOutcome) {
       ASSERT_TRUE(sink.error);
       EXPECT_EQ(sink.error->code, capture.status == "INTERNAL"    ? ErrorCode::EngineUnknown
                                   : capture.status == "CANCELLED" ? ErrorCode::EngineCancelled
+                                  : capture.status == "NOT_FOUND" ? ErrorCode::EngineUnreachable
                                                                   : ErrorCode::EngineRejected);
       EXPECT_EQ(sink.error->message,
                 "GenerateStream: " + capture.status_message + " (" + capture.status + ")");

@@ -18,7 +18,7 @@ TEST(StatusErrors, ServerCodesFollowTheTable) {
       {ResourceExhausted, ErrorCode::EngineExhausted},
       {Cancelled, ErrorCode::EngineCancelled},
       {InvalidArgument, ErrorCode::EngineRejected},
-      {NotFound, ErrorCode::EngineRejected},
+      {NotFound, ErrorCode::EngineUnreachable},
       {OutOfRange, ErrorCode::EngineRejected},
       {FailedPrecondition, ErrorCode::EngineRejected},
       {AlreadyExists, ErrorCode::EngineRejected},

@@ -113,7 +113,7 @@ TEST_P(VllmHttpCaptures, ExtraArgumentsUnderTheRightKeyForceTheToken) {
   EXPECT_THAT(sink.ids, ElementsAre(100, 100, 100));
 }
 
-TEST_P(VllmHttpCaptures, ErrorsBlameTheRequest) {
+TEST_P(VllmHttpCaptures, ErrorsBlameTheRequestUnlessTheModelIsGone) {
   for (const std::string& line : lines("gen errors")) {
     if (line == "data: [DONE]") {
       continue;
@@ -127,7 +127,9 @@ TEST_P(VllmHttpCaptures, ErrorsBlameTheRequest) {
     } else {
       error = status_error("generate", line.contains("does not exist") ? 404 : 400, line);
     }
-    EXPECT_EQ(error.code, ErrorCode::EngineRejected) << line;
+    EXPECT_EQ(error.code, line.contains("does not exist") ? ErrorCode::EngineUnreachable
+                                                          : ErrorCode::EngineRejected)
+        << line;
     EXPECT_GT(error.message.size(), std::string_view("generate:  (status 400)").size());
     EXPECT_FALSE(error.message.contains('\n'));
   }

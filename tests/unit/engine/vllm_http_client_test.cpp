@@ -195,7 +195,7 @@ TEST_F(VllmHttpClient, AResponseThatNeverEndsIsClosedInTheEnd) {
 TEST_F(VllmHttpClient, RefusalsAreMappedByTheirStatus) {
   connect();
   const std::pair<int, ErrorCode> cases[] = {
-      {400, ErrorCode::EngineRejected},    {404, ErrorCode::EngineRejected},
+      {400, ErrorCode::EngineRejected},    {404, ErrorCode::EngineUnreachable},
       {429, ErrorCode::EngineExhausted},   {500, ErrorCode::EngineUnknown},
       {503, ErrorCode::EngineUnreachable},
   };

@@ -210,12 +210,12 @@ TEST(VllmHttpResponse, WhatMakesNoSenseIsAProtocolError) {
 TEST(VllmHttpResponse, ErrorsInTheStreamAreMappedLikeStatuses) {
   const std::pair<const char*, ErrorCode> cases[] = {
       {R"({"message":"m","type":"BadRequestError","code":400})", ErrorCode::EngineRejected},
-      {R"({"message":"m","type":"NotFoundError","code":404})", ErrorCode::EngineRejected},
+      {R"({"message":"m","type":"NotFoundError","code":404})", ErrorCode::EngineUnreachable},
       {R"({"message":"m","type":"x","code":429})", ErrorCode::EngineExhausted},
       {R"({"message":"m","type":"x","code":503})", ErrorCode::EngineUnreachable},
       {R"({"message":"m","type":"InternalServerError","code":500})", ErrorCode::EngineUnknown},
       {R"({"message":"m","type":"invalid_request_error","code":"model_not_found"})",
-       ErrorCode::EngineRejected},
+       ErrorCode::EngineUnreachable},
       {R"({"message":"m","type":"server_error","code":"internal_error"})",
        ErrorCode::EngineUnknown},
   };

@@ -9,7 +9,7 @@ namespace {
 
 TEST(VllmHttpStatus, ClassesAreThoseOfTheGrpcStatuses) {
   const std::pair<int, ErrorCode> cases[] = {
-      {400, ErrorCode::EngineRejected},       {404, ErrorCode::EngineRejected},
+      {400, ErrorCode::EngineRejected},       {404, ErrorCode::EngineUnreachable},
       {413, ErrorCode::EngineRejected},       {422, ErrorCode::EngineRejected},
       {401, ErrorCode::EngineUnreachable},    {403, ErrorCode::EngineUnreachable},
       {408, ErrorCode::EngineConnectTimeout}, {429, ErrorCode::EngineExhausted},
