@@ -109,7 +109,8 @@ CardFolder::Outcome CardFolder::scan(net::TimePoint now, bool reread,
   return outcome;
 }
 
-/// The names of card files: the first ones when there are too many.
+/// The names of card files. When there are too many, those whose cards count stay and the rest is
+/// filled up in the order of names.
 Result<std::set<std::string>> CardFolder::list(int folder_fd) {
   const int fd = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(fd < 0 ? nullptr : fdopendir(fd), closedir);
@@ -120,6 +121,7 @@ Result<std::set<std::string>> CardFolder::list(int folder_fd) {
     }
     return fail(ErrorCode::Internal, reason_of(error));
   }
+  std::set<std::string> known;
   std::set<std::string> names;
   bool too_many = false;
   while (true) {
@@ -128,22 +130,27 @@ Result<std::set<std::string>> CardFolder::list(int folder_fd) {
     if (!item) {
       break;
     }
-    if (is_card_name(item->d_name)) {
-      names.insert(item->d_name);
-      if (names.size() > options_.max_files) {
-        names.erase(std::prev(names.end()));
-        too_many = true;
-      }
+    if (!is_card_name(item->d_name)) {
+      continue;
+    }
+    const auto entry = entries_.find(item->d_name);
+    (entry != entries_.end() && entry->second.card ? known : names).insert(item->d_name);
+    if (!names.empty() && known.size() + names.size() > options_.max_files) {
+      names.erase(std::prev(names.end()));
+      too_many = true;
     }
   }
   if (errno != 0) {
     return fail(ErrorCode::Internal, reason_of(errno));
   }
   if (too_many && !too_many_) {
-    log::error("too many model cards: only the first {} files are read folder={}",
-               options_.max_files, options_.path);
+    log::error(
+        "too many model cards: {} files are read, those known as cards and the first others; "
+        "the rest is ignored folder={}",
+        options_.max_files, options_.path);
   }
   too_many_ = too_many;
+  names.merge(known);
   return names;
 }
 

@@ -18,9 +18,11 @@ namespace fairlead::fleet {
 
 /// Which folder and how it is read.
 struct CardFolderOptions {
-  std::string path;               ///< The folder; it need not be there yet.
-  NamespaceFilter filter;         ///< Cards of other namespaces are left out silently.
-  std::size_t max_files = 10000;  ///< Further files, in the order of names, are left out.
+  std::string path;        ///< The folder; it need not be there yet.
+  NamespaceFilter filter;  ///< Cards of other namespaces are left out silently.
+  /// Further files are left out: not those that are known as cards, and of others the first in the
+  /// order of names count.
+  std::size_t max_files = 10000;
   /// A file that cannot be read as a card is complained about after this time only: it may still
   /// be being written.
   net::Duration grace = std::chrono::seconds(1);

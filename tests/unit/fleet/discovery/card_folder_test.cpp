@@ -247,12 +247,29 @@ TEST_F(SmallFolderTest, TooManyFilesAreCutInTheOrderOfNames) {
   scan();
   scan();
   const std::string log = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(log, HasSubstr("too many model cards: only the first 2 files are read"));
+  EXPECT_THAT(log, HasSubstr("too many model cards: 2 files are read"));
   EXPECT_EQ(log.find("too many"), log.rfind("too many"));
   EXPECT_THAT(seen(), ElementsAre("/backend/generate/a=m", "/backend/generate/b=m"));
   files.remove("a.json");
   scan();
   EXPECT_THAT(seen(), ElementsAre("/backend/generate/b=m", "/backend/generate/c=m"));
+}
+
+TEST_F(SmallFolderTest, FurtherFilesTakeNoKnownCardAway) {
+  files.put("x.json", card_text("m"));
+  files.put("y.json", "{}");
+  scan();
+  files.put("a.json", "{}");
+  files.put("b.json", card_text("m"));
+  EXPECT_FALSE(scan().changed);
+  EXPECT_THAT(seen(), ElementsAre("/backend/generate/x=m"));
+  files.remove("a.json");
+  EXPECT_TRUE(scan().changed);
+  EXPECT_THAT(seen(), ElementsAre("/backend/generate/b=m", "/backend/generate/x=m"));
+  files.put("a.json", card_text("m"));
+  files.put("x.json", card_text("n"));
+  EXPECT_TRUE(scan().changed);
+  EXPECT_THAT(seen(), ElementsAre("/backend/generate/b=m", "/backend/generate/x=n"));
 }
 
 }  // namespace
