@@ -27,6 +27,12 @@ sigset_t watched_signals() {
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGQUIT);
+  // Ignored at the start, as `nohup` does it, a lost terminal is meant to change nothing.
+  struct sigaction hangup{};
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) {
+    sigaddset(&set, SIGHUP);
+  }
   return set;
 }
 
@@ -43,7 +49,7 @@ SignalWatcher::SignalWatcher(net::Reactor& reactor, std::function<void(int signa
   const sigset_t set = watched_signals();
   fd_ = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
   if (fd_ < 0 || !reactor_.add(fd_, *this)) {
-    log::error("signals cannot be watched: SIGTERM and SIGINT have no effect");
+    log::error("signals cannot be watched: SIGTERM and its like have no effect");
   }
 }
 

@@ -13,11 +13,12 @@
 
 namespace fairlead::cli {
 
-/// Prepares the process for serving: SIGPIPE ignored, SIGTERM and SIGINT blocked so that only
-/// `SignalWatcher` takes them. Call before any thread starts.
+/// Prepares the process for serving: SIGPIPE ignored, SIGTERM, SIGINT, SIGQUIT and SIGHUP
+/// blocked so that only `SignalWatcher` takes them; SIGHUP stays ignored if it was (`nohup`). Call
+/// before any thread starts.
 void prepare_signals();
 
-/// Receives SIGTERM and SIGINT as ordinary events of a reactor.
+/// Receives SIGTERM, SIGINT, SIGQUIT and SIGHUP as ordinary events of a reactor.
 class SignalWatcher final : private net::IoHandler {
  public:
   /// `on_signal` runs in the reactor's turn for every signal. The reactor outlives the watcher.

@@ -101,3 +101,31 @@ def test_a_full_stderr_pipe_never_stops_serving(launcher, mock_engine):
             "model": "demo", "max_tokens": 3, "messages": [{"role": "user", "content": "hello"}]})
         assert answer.status_code == 200
     process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT, signal.SIGINT])
+def test_other_signals_drain_as_well(mock_engine, serve, number):
+    engine = mock_engine("--reply", "echo", "--speedup-ratio", "0", "--token-interval-ms", "10", model="demo")
+    server = serve([engine], "--graceful-shutdown-timeout-secs", "20", model_path=FOLDER)
+    connection, begin = open_stream(server, 60)
+    server.process.signal(number)
+    assert read_all(connection, begin).rstrip().endswith("0")
+    assert server.process.wait_exit() == 0
+    assert engine.wait_idle()["aborted_total"] == 0
+
+
+def test_a_hangup_that_was_ignored_at_the_start_stays_ignored(launcher, mock_engine):
+    engine = mock_engine(model="demo")
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        server = launcher.serve([engine], model_path=FOLDER)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    status = open(f"/proc/{server.process.pid}/status").read()
+    blocked, ignored = (int(line.split()[1], 16) for key in ("SigBlk:", "SigIgn:")
+                        for line in status.splitlines() if line.startswith(key))
+    hangup = 1 << (signal.SIGHUP - 1)
+    assert ignored & hangup and not blocked & hangup
+    server.process.signal(signal.SIGHUP)
+    assert server.get("/ready").status_code == 200
+    server.stop()
