@@ -217,7 +217,7 @@ Result<ModelAssets> load_model_assets(const ModelAssetsOptions& options) {
   }
   const auto generation = read_generation_config(*folder, options.generation_config);
   if (!generation) {
-    return std::unexpected(generation.error());
+    return fail(generation.error().code, generation.error().message, "generation_config");
   }
   auto tokenizer = tokenizer::Tokenizer::load(*folder);
   if (!tokenizer) {

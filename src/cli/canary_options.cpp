@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,8 +30,14 @@ std::string_view model_of(std::string_view text) {
   return end == std::string_view::npos ? std::string_view() : text.substr(0, end);
 }
 
-Result<> add_payload(std::string_view text, fleet::CanaryOptions& out) {
+Result<> add_payload(std::string_view text, std::set<std::string>& models,
+                     fleet::CanaryOptions& out) {
   const std::string model(model_of(text));
+  if (!models.insert(model).second) {
+    return fail(ErrorCode::InvalidRequest, model.empty()
+                                               ? "two payloads are for all models"
+                                               : fmt::format("model `{}` is named twice", model));
+  }
   text.remove_prefix(model.empty() ? 0 : model.size() + 1);
   std::string content(text);
   if (text.starts_with('@')) {
@@ -56,8 +63,9 @@ Result<fleet::CanaryOptions> canary_options(const Settings& settings) {
   out.wait = seconds_of(settings, "canary-wait-secs");
   out.timeout = seconds_of(settings, "health-check-request-timeout-secs");
   out.busy_stall = seconds_of(settings, "health-check-busy-stall-secs");
+  std::set<std::string> models;
   for (const std::string& text : settings.list(kPayload)) {
-    if (const Result<> added = add_payload(text, out); !added) {
+    if (const Result<> added = add_payload(text, models, out); !added) {
       return fail(ErrorCode::InvalidRequest,
                   fmt::format("{}: {}", settings.origin(kPayload), added.error().message));
     }

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <array>
@@ -46,7 +48,19 @@ std::string_view config_path(const RawArguments& arguments, const OptionSpec& sp
   return {};
 }
 
-Result<Settings> resolve(const Command& command, const RawArguments& arguments) {
+/// The commands that may have a table in a file. `config check` reads that of `serve`.
+std::vector<std::string> file_tables(std::span<const Command> commands) {
+  std::vector<std::string> names;
+  for (const Command& command : commands) {
+    if (command.name != "config") {
+      names.emplace_back(command.name);
+    }
+  }
+  return names;
+}
+
+Result<Settings> resolve(std::span<const Command> commands, const Command& command,
+                         const RawArguments& arguments) {
   std::string path;
   std::vector<ConfigEntry> entries;
   if (const OptionSpec* spec = find_option(command.options, "config");
@@ -56,8 +70,8 @@ Result<Settings> resolve(const Command& command, const RawArguments& arguments) 
       return std::unexpected(text.error());
     }
     // `config check` reads what `serve` would read.
-    Result<std::vector<ConfigEntry>> parsed =
-        parse_config(*text, command.name == "config" ? "serve" : command.name);
+    Result<std::vector<ConfigEntry>> parsed = parse_config(
+        *text, command.name == "config" ? "serve" : command.name, file_tables(commands));
     if (!parsed) {
       return fail(ErrorCode::InvalidRequest, fmt::format("{}: {}", path, parsed.error().message));
     }
@@ -66,7 +80,8 @@ Result<Settings> resolve(const Command& command, const RawArguments& arguments) 
   return Settings::resolve(command.options, arguments, process_environment, entries, path);
 }
 
-int run_command(const Command& command, const std::vector<std::string>& arguments) {
+int run_command(std::span<const Command> commands, const Command& command,
+                const std::vector<std::string>& arguments) {
   Result<RawArguments> raw = parse_arguments(command.options, arguments);
   if (!raw) {
     return report(command.name, raw.error());
@@ -83,7 +98,7 @@ int run_command(const Command& command, const std::vector<std::string>& argument
                    fmt::format("unexpected argument `{}`; see --help", raw->positional.front()),
                    {}});
   }
-  const Result<Settings> settings = resolve(command, *raw);
+  const Result<Settings> settings = resolve(commands, command, *raw);
   return settings ? command.run(*settings) : report(command.name, settings.error());
 }
 
@@ -99,20 +114,43 @@ int report(std::string_view command, const Error& error) {
   return error.code == ErrorCode::InvalidRequest ? kExitUsage : kExitFailed;
 }
 
-Result<std::string> read_file(const std::string& path) {
+namespace {
+
+/// Opening and reading a device may do things; the null device does not.
+bool is_readable_kind(const struct stat& file) {
+  return S_ISREG(file.st_mode) || S_ISFIFO(file.st_mode) ||
+         (S_ISCHR(file.st_mode) && file.st_rdev == makedev(1, 3));
+}
+
+}  // namespace
+
+Result<std::string> read_file(const std::string& path, std::size_t max_bytes) {
+  const auto refuse = [&](std::string_view reason) {
+    return fail(ErrorCode::InvalidRequest, fmt::format("cannot read `{}`: {}", path, reason));
+  };
+  struct stat found{};
+  if (stat(path.c_str(), &found) != 0) {
+    return refuse(std::strerror(errno));
+  }
+  if (!is_readable_kind(found)) {
+    return refuse("it is neither a regular file nor a pipe");
+  }
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"),
                                                              &std::fclose);
+  if (!file) {
+    return refuse(std::strerror(errno));
+  }
   std::string text;
-  if (file) {
-    std::array<char, 16384> buffer;
-    std::size_t got = 0;
-    while ((got = std::fread(buffer.data(), 1, buffer.size(), file.get())) > 0) {
-      text.append(buffer.data(), got);
+  std::array<char, 16384> buffer;
+  std::size_t got = 0;
+  while ((got = std::fread(buffer.data(), 1, buffer.size(), file.get())) > 0) {
+    text.append(buffer.data(), got);
+    if (text.size() > max_bytes) {
+      return refuse(fmt::format("it is longer than {} bytes", max_bytes));
     }
   }
-  if (!file || std::ferror(file.get()) != 0) {
-    return fail(ErrorCode::InvalidRequest,
-                fmt::format("cannot read `{}`: {}", path, std::strerror(errno)));
+  if (std::ferror(file.get()) != 0) {
+    return refuse(std::strerror(errno));
   }
   return text;
 }
@@ -143,7 +181,7 @@ int dispatch(std::span<const Command> commands, int argc, const char* const* arg
   const std::string_view wanted = name == "--version" ? std::string_view("version") : name;
   for (const Command& command : commands) {
     if (command.name == wanted) {
-      return run_command(command, {arguments.begin() + 1, arguments.end()});
+      return run_command(commands, command, {arguments.begin() + 1, arguments.end()});
     }
   }
   std::vector<std::string> names;

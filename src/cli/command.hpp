@@ -32,7 +32,11 @@ int run_program(std::span<const Command> commands, int argc, const char* const* 
 /// `InvalidRequest`, else kExitFailed.
 int report(std::string_view command, const Error& error);
 
-/// Reads a whole file; the error names the file and the reason.
-Result<std::string> read_file(const std::string& path);
+/// The longest file that a command reads as a whole.
+inline constexpr std::size_t kMaxFileBytes = std::size_t{16} << 20;
+
+/// Reads a whole file or pipe of at most `max_bytes`; other things, folders and devices, are
+/// refused, only the null device is an empty file. The error names the file and the reason.
+Result<std::string> read_file(const std::string& path, std::size_t max_bytes = kMaxFileBytes);
 
 }  // namespace fairlead::cli

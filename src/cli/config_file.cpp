@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/utf8.hpp"
+#include "cli/option_spec.hpp"
 
 namespace fairlead::cli {
 namespace {
@@ -16,7 +17,8 @@ bool is_key_char(char c) {
 
 class Parser {
  public:
-  Parser(std::string_view text, std::string_view command) : text_(text), command_(command) {}
+  Parser(std::string_view text, std::string_view command, std::span<const std::string> commands)
+      : text_(text), command_(command), commands_(commands) {}
 
   Result<std::vector<ConfigEntry>> run() {
     while (skip_blank_lines()) {
@@ -90,6 +92,13 @@ class Parser {
     if (name.empty() || !std::ranges::all_of(name, is_key_char)) {
       return error("a table name holds letters, digits, `-` and `_` only");
     }
+    if (std::ranges::find(commands_, name) == commands_.end()) {
+      const std::string hint = closest_name(commands_, name);
+      return error(
+          fmt::format("`[{}]` is the table of no command{}", name,
+                      hint.empty() ? std::string() : fmt::format("; did you mean `[{}]`?", hint)));
+    }
+    table_ = name;
     wanted_ = name == command_;
     pos_ = close + 1;
     return end_of_line();
@@ -98,6 +107,7 @@ class Parser {
   Result<> entry() {
     ConfigEntry found;
     found.line = line_;
+    found.table = table_;
     while (is_key_char(peek())) {
       const char c = text_[pos_++];
       found.key.push_back(c == '_' ? '-' : c);
@@ -200,6 +210,8 @@ class Parser {
 
   std::string_view text_;
   std::string_view command_;
+  std::span<const std::string> commands_;
+  std::string table_;
   std::size_t pos_ = 0;
   int line_ = 1;
   bool wanted_ = true;
@@ -208,11 +220,12 @@ class Parser {
 
 }  // namespace
 
-Result<std::vector<ConfigEntry>> parse_config(std::string_view text, std::string_view command) {
+Result<std::vector<ConfigEntry>> parse_config(std::string_view text, std::string_view command,
+                                              std::span<const std::string> commands) {
   if (!utf8::valid(text)) {
     return fail(ErrorCode::InvalidRequest, "the file is not UTF-8 text");
   }
-  return Parser(text, command).run();
+  return Parser(text, command, commands).run();
 }
 
 }  // namespace fairlead::cli

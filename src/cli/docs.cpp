@@ -109,7 +109,8 @@ takes the options of `serve`, checks them and prints what would be in force and 
   JSON is not split at commas: a variable holds one, files also arrays.
 - An empty variable counts as not set.
 - The file holds `key = value` lines in TOML's notation, keys without the dashes. Lines under a
-  `[command]` header (`[serve]`) concern that command only.
+  `[command]` header (`[serve]`) concern that command only and win there. A header that
+  is no command's, a key that is set twice and `config` itself are mistakes.
 
 ```toml
 direct = true

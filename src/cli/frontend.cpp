@@ -98,7 +98,10 @@ Result<std::unique_ptr<Frontend>> Frontend::start(
     Result<chat::ModelAssets> loaded =
         load(checked, {.path = checked.model_paths.common, .sampling = {}});
     if (!loaded) {
-      return fail(loaded.error().code, "--model-path: " + loaded.error().message);
+      const std::string& origin = loaded.error().param == "generation_config"
+                                      ? checked.generation_config_origin
+                                      : checked.model_path_origin;
+      return fail(loaded.error().code, fmt::format("{}: {}", origin, loaded.error().message));
     }
     common = std::make_shared<const chat::ModelAssets>(std::move(*loaded));
   }
@@ -120,7 +123,8 @@ Result<> Frontend::listen() {
   const Result<std::vector<net::Address>> addresses =
       net::resolve(options_.http_host, options_.http_port);
   if (!addresses) {
-    return fail(ErrorCode::Internal, "--http-host: " + addresses.error().message);
+    return fail(ErrorCode::InvalidRequest,
+                fmt::format("{}: {}", options_.http_host_origin, addresses.error().message));
   }
   Result<std::unique_ptr<net::Listener>> listener =
       net::Listener::open(control_, addresses->front(), [this](int fd) { on_accept(fd); });

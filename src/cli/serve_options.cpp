@@ -143,6 +143,12 @@ Result<ModelPaths> model_paths(const Settings& settings) {
   return out;
 }
 
+void set_origin(const Settings& settings, std::string_view name, std::string& out) {
+  if (settings.given(name)) {
+    out = settings.origin(name);
+  }
+}
+
 }  // namespace
 
 std::size_t usable_cores() {
@@ -189,6 +195,9 @@ Result<ServeOptions> serve_options(const Settings& settings) {
     return fail(ErrorCode::InvalidRequest, "--log-level: unknown level");
   }
   options.http_host = settings.text("http-host");
+  set_origin(settings, "http-host", options.http_host_origin);
+  set_origin(settings, "model-path", options.model_path_origin);
+  set_origin(settings, "generation-config", options.generation_config_origin);
   options.http_port = static_cast<std::uint16_t>(settings.integer("http-port"));
   const std::size_t cores = usable_cores();
   const auto threads = static_cast<std::size_t>(settings.integer("threads"));

@@ -43,6 +43,11 @@ struct ServeOptions {
   RouterSettings router;                                ///< How workers are chosen.
   std::string metrics_prefix;                           ///< Of every metric.
 
+  // Where values came from that prove wrong when they are used; see Settings::origin.
+  std::string http_host_origin = "--http-host";                  ///< Of the host.
+  std::string model_path_origin = "--model-path";                ///< Of the model paths.
+  std::string generation_config_origin = "--generation-config";  ///< Of the folder.
+
   ModelPaths model_paths;         ///< Of `--model-path`.
   std::string generation_config;  ///< `auto`, `none` or a folder.
   json::Value default_sampling;   ///< Object or null.

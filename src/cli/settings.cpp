@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <map>
+#include <utility>
 
 namespace fairlead::cli {
 namespace {
@@ -59,7 +61,8 @@ std::unexpected<Error> usage(fmt::format_string<Args...> format, Args&&... args)
   return fail(ErrorCode::InvalidRequest, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// The value an option takes from the file, or null; the last entry of a key wins.
+/// The value an option takes from the file, or null; the one in the command's own table wins, which
+/// is the last.
 const ConfigEntry* find_entry(std::span<const ConfigEntry> file, const OptionSpec& spec) {
   const ConfigEntry* found = nullptr;
   for (const ConfigEntry& entry : file) {
@@ -72,11 +75,24 @@ const ConfigEntry* find_entry(std::span<const ConfigEntry> file, const OptionSpe
 
 Result<> check_keys(std::span<const OptionSpec> table, std::span<const ConfigEntry> file,
                     std::string_view file_name) {
+  constexpr std::string_view kConfig = "config";
+  std::map<std::pair<std::string_view, std::string_view>, int> lines;  // by table and option
   for (const ConfigEntry& entry : file) {
-    if (!find_option(table, entry.key)) {
+    const OptionSpec* spec = find_option(table, entry.key);
+    if (!spec) {
       const std::string hint = closest_option(table, entry.key);
       return usage("{}:{}: unknown key `{}`{}", file_name, entry.line, entry.key,
                    hint.empty() ? std::string() : fmt::format("; did you mean `{}`?", hint));
+    }
+    if (spec->name == kConfig) {
+      return usage("{}:{}: `{}` names this file and cannot stand in it", file_name, entry.line,
+                   kConfig);
+    }
+    const auto [first, is_first] =
+        lines.emplace(std::pair(std::string_view(entry.table), spec->name), entry.line);
+    if (!is_first) {
+      return usage("{}:{}: `{}` is set twice, first in line {}", file_name, entry.line, spec->name,
+                   first->second);
     }
   }
   return {};

@@ -66,6 +66,17 @@ WRONG = {
                             "a folder of cards needs --discovery-backend file"),
     "two wires, one place": (["--direct", "--engine-url", f"vllm={E1},vllm-http={E1}"], {}, f"{E1} is named twice"),
     "no file": (["--config", "/nonexistent/f.toml"], {}, "cannot read `/nonexistent/f.toml`"),
+    "endless file": (["--config", "/dev/zero"], {}, "cannot read `/dev/zero`: it is neither a regular file nor a pipe"),
+    "endless sampling": (["--direct", "--engine-url", E1, "--default-sampling-params", "@/dev/zero"], {},
+                         "cannot read `/dev/zero`"),
+    "no model, by variable": (["--direct", "--engine-url", E1, "--http-port", "0"],
+                              {"FAIRLEAD_MODEL_PATH": "/nonexistent/model"}, "FAIRLEAD_MODEL_PATH:"),
+    "no generation config": (["--direct", "--engine-url", E1, "--http-port", "0", "--model-path", DEMO],
+                             {"FAIRLEAD_GENERATION_CONFIG": "/nonexistent"}, "FAIRLEAD_GENERATION_CONFIG:"),
+    "no such host": (["--direct", "--engine-url", E1, "--http-port", "0"], {"DYN_HTTP_HOST": "no such host"},
+                     "DYN_HTTP_HOST:"),
+    "two payloads": (["--direct", "--engine-url", E1, "--health-check-payload", "m={}", "--health-check-payload",
+                      "m={}"], {}, "--health-check-payload: model `m` is named twice"),
     "no model": (["--direct", "--engine-url", E1, "--model-path", "/nonexistent/model", "--http-port", "0"], {},
                  "--model-path:"),
     "sampling": (["--direct", "--engine-url", E1, "--default-sampling-params", "{"], {}, "not a JSON object"),
@@ -128,6 +139,19 @@ def test_flags_over_own_variables_over_dyn_variables_over_file(launcher, tmp_pat
     file.write_text("http-prot = 1\n")
     done = launcher.run("serve", *flags)
     assert done.returncode == 2 and f"{file}:1: unknown key `http-prot`; did you mean `http-port`?" in done.stderr
+
+
+@pytest.mark.parametrize("text, words", [
+    ("[sreve]\nhttp-port = 0\n", "line 1: `[sreve]` is the table of no command; did you mean `[serve]`?"),
+    ("http-port = 1\nhttp-port = 0\n", "2: `http-port` is set twice, first in line 1"),
+    ('config = "/none"\n', "1: `config` names this file and cannot stand in it"),
+])
+def test_a_file_that_would_not_mean_what_it_says_is_refused(launcher, tmp_path, text, words):
+    file = tmp_path / "f.toml"
+    file.write_text(text)
+    done = launcher.run("serve", "--config", file, "--direct", "--engine-url", E1)
+    assert done.returncode == 2 and words in done.stderr and str(file) in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_the_environment_alone_is_enough(launcher, mock_engine):

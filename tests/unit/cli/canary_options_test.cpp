@@ -20,6 +20,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
+const std::vector<std::string> kTables{"serve", "demo"};
+
 struct Inputs {
   std::vector<std::string> arguments;
   std::map<std::string, std::string> variables = {};
@@ -31,7 +33,7 @@ Result<fleet::CanaryOptions> options_of(const Inputs& inputs) {
   if (!raw) {
     return std::unexpected(raw.error());
   }
-  const auto entries = parse_config(inputs.file, "serve");
+  const auto entries = parse_config(inputs.file, "serve", kTables);
   const auto environment = [&](const std::string& name) -> std::optional<std::string> {
     const auto found = inputs.variables.find(name);
     return found == inputs.variables.end() ? std::nullopt : std::optional(found->second);
@@ -108,6 +110,13 @@ TEST(CanarySettings, MistakesAreOneLineWithTheOrigin) {
     EXPECT_EQ(options.error().code, ErrorCode::InvalidRequest);
     EXPECT_EQ(options.error().message.find('\n'), std::string::npos);
   }
+  const std::string flag = "--health-check-payload";
+  const auto twice = options_of({.arguments = {flag, "m={}", flag, R"(m={"token_ids":[5]})"}});
+  ASSERT_FALSE(twice.has_value());
+  EXPECT_EQ(twice.error().message, "--health-check-payload: model `m` is named twice");
+  const auto common = options_of({.arguments = {flag, "{}", flag, "{}"}});
+  ASSERT_FALSE(common.has_value());
+  EXPECT_EQ(common.error().message, "--health-check-payload: two payloads are for all models");
   const auto options =
       options_of({.arguments = {}, .variables = {{"DYN_HEALTH_CHECK_PAYLOAD", "oops"}}});
   ASSERT_FALSE(options.has_value());

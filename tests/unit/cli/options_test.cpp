@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
+#include <fstream>
 #include <map>
 #include <set>
 #include <string>
@@ -21,6 +24,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+const std::vector<std::string> kTables{"serve", "demo"};
+
 struct Inputs {
   std::vector<std::string> arguments;
   std::map<std::string, std::string> variables = {};
@@ -32,7 +37,7 @@ Result<Settings> resolve(std::span<const OptionSpec> table, const Inputs& inputs
   if (!raw) {
     return std::unexpected(raw.error());
   }
-  const Result<std::vector<ConfigEntry>> entries = parse_config(inputs.file, "serve");
+  const Result<std::vector<ConfigEntry>> entries = parse_config(inputs.file, "serve", kTables);
   if (!entries) {
     return std::unexpected(entries.error());
   }
@@ -69,6 +74,12 @@ TEST(Options, FlagOverOwnVariableOverDynVariableOverFileOverDefault) {
   inputs.arguments = {"--http-port=5", "--http-port=6"};
   EXPECT_EQ(serve(inputs)->integer("http-port"), 6) << "the last one wins";
   EXPECT_EQ(serve(inputs)->source("http-port"), Source::Flag);
+}
+
+TEST(Options, TheCommandsTableWinsOverWhatStandsAboveIt) {
+  const auto settings = serve({.arguments = {}, .file = "http-port = 1\n[serve]\nhttp-port = 2"});
+  ASSERT_TRUE(settings.has_value()) << settings.error().message;
+  EXPECT_EQ(settings->integer("http-port"), 2);
 }
 
 TEST(Options, SwitchesHaveANegativeForm) {
@@ -113,6 +124,10 @@ TEST(Options, MistakesNameTheOptionAndItsOrigin) {
             "f.toml:2: unknown key `http-prt`; did you mean `http-port`?");
   EXPECT_EQ(error_of(serve({.arguments = {}, .file = "http-port = [1, 2]"})),
             "f.toml:1: http-port: one value is expected, not a list");
+  EXPECT_EQ(error_of(serve({.arguments = {}, .file = "http-port = 1\n\nhttp_port = 2"})),
+            "f.toml:3: `http-port` is set twice, first in line 1");
+  EXPECT_EQ(error_of(serve({.arguments = {}, .file = "[serve]\nconfig = 'x'"})),
+            "f.toml:2: `config` names this file and cannot stand in it");
   EXPECT_THAT(error_of(serve({.arguments = {"--log-level", "loud"}})),
               HasSubstr("`loud` is unknown; choose one of trace, debug"));
   for (const std::string flag : {"--tls-cert-path", "--tls-key-path", "--api-key"}) {
@@ -377,8 +392,8 @@ TEST(OptionTables, TheEngineTakesEveryOptionOfItsTable) {
 TEST(ConfigFile, ReadsTheNotationItPromises) {
   const auto entries = parse_config(
       "# head\n a = 1 # c\r\nb='x # y'\nc = \"q\\\"\\n\" \nd = [1, 'two',\n  \"3\"] # end\n"
-      "e = true\n[serve]\nf = bare words\n[other]\ng = 1\n",
-      "serve");
+      "e = true\n[serve]\nf = bare words\n[demo]\ng = 1\n",
+      "serve", kTables);
   ASSERT_TRUE(entries.has_value()) << entries.error().message;
   ASSERT_EQ(entries->size(), 6U);
   EXPECT_THAT((*entries)[0].values, ElementsAre("1"));
@@ -402,12 +417,34 @@ TEST(ConfigFile, MistakesNameTheLine) {
       {"a = [1,\n", "`[` without `]`"},
       {"[x", "line 1: `[` without `]`"},
       {"[a.b]", "line 1: a table name holds"},
+      {"\n[sreve]\n", "line 2: `[sreve]` is the table of no command; did you mean `[serve]`?"},
+      {"[zzzzzzz]\n", "line 1: `[zzzzzzz]` is the table of no command"},
       {"a = \xff", "not UTF-8"},
   };
   for (const auto& [text, message] : rows) {
-    const auto parsed = parse_config(text, "serve");
+    const auto parsed = parse_config(text, "serve", kTables);
     ASSERT_FALSE(parsed.has_value()) << text;
     EXPECT_THAT(parsed.error().message, HasSubstr(message)) << text;
+  }
+}
+
+TEST(ReadFile, TakesBoundedFilesAndPipesOnly) {
+  const std::string path = ::testing::TempDir() + "read_file_test";
+  std::ofstream(path) << "12345";
+  EXPECT_EQ(read_file(path, 5), "12345");
+  EXPECT_THAT(read_file(path, 4).error().message, HasSubstr("it is longer than 4 bytes"));
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  ASSERT_EQ(write(ends[1], "abc", 3), 3);
+  close(ends[1]);
+  EXPECT_EQ(read_file("/dev/fd/" + std::to_string(ends[0])), "abc");
+  close(ends[0]);
+  EXPECT_EQ(read_file("/dev/null"), "");
+  for (const std::string& other : {std::string("/dev/zero"), ::testing::TempDir()}) {
+    const auto refused = read_file(other);
+    ASSERT_FALSE(refused) << other;
+    EXPECT_EQ(refused.error().code, ErrorCode::InvalidRequest);
+    EXPECT_THAT(refused.error().message, HasSubstr("neither a regular file nor a pipe"));
   }
 }
 

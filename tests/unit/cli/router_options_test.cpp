@@ -27,6 +27,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using namespace std::chrono_literals;
 
+const std::vector<std::string> kTables{"serve", "demo"};
+
 struct Inputs {
   std::vector<std::string> arguments;
   std::map<std::string, std::string> variables = {};
@@ -38,7 +40,7 @@ Result<Settings> resolve(const Inputs& inputs) {
   if (!raw) {
     return std::unexpected(raw.error());
   }
-  const auto entries = parse_config(inputs.file, "serve");
+  const auto entries = parse_config(inputs.file, "serve", kTables);
   const auto environment = [&](const std::string& name) -> std::optional<std::string> {
     const auto found = inputs.variables.find(name);
     return found == inputs.variables.end() ? std::nullopt : std::optional(found->second);
