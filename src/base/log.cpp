@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -46,6 +47,7 @@ struct Writer {
     Level level;
     std::chrono::system_clock::time_point time;
     std::string text;
+    bool plain = false;
   };
 
   std::mutex mutex;
@@ -64,9 +66,30 @@ struct Writer {
   }
 
   void emit(const Line& line) {
+    if (line.plain) {
+      std::fwrite(line.text.data(), 1, line.text.size(), stderr);
+      std::fflush(stderr);
+      return;
+    }
     const std::string text = escaped(line.text);
     sink.log(spdlog::details::log_msg(line.time, {}, "fairlead", to_spdlog(line.level), text));
     sink.flush();
+  }
+
+  void submit(Line&& line) {
+    const std::lock_guard lock(mutex);
+    if (!running) {
+      emit(line);
+      return;
+    }
+    if (ring.size() >= kRingLines) {
+      dropped.fetch_add(1, std::memory_order_relaxed);
+      return;
+    }
+    ring.push_back(std::move(line));
+    if (ring.size() == 1) {
+      wake.notify_one();
+    }
   }
 
   void run() {
@@ -98,21 +121,11 @@ Writer& writer() {
 }  // namespace
 
 void detail::submit(Level severity, std::string&& line) {
-  Writer& w = writer();
-  Writer::Line entry{severity, std::chrono::system_clock::now(), std::move(line)};
-  std::unique_lock lock(w.mutex);
-  if (!w.running) {
-    w.emit(entry);
-    return;
-  }
-  if (w.ring.size() >= kRingLines) {
-    w.dropped.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
-  w.ring.push_back(std::move(entry));
-  if (w.ring.size() == 1) {
-    w.wake.notify_one();
-  }
+  writer().submit({severity, std::chrono::system_clock::now(), std::move(line)});
+}
+
+void print(std::string text) {
+  writer().submit({Level::Off, std::chrono::system_clock::now(), std::move(text), true});
 }
 
 void start(Level level) {
@@ -127,21 +140,22 @@ void start(Level level) {
   w.thread = std::thread([&w] { w.run(); });
 }
 
-void stop() {
+bool stop(std::chrono::milliseconds time) {
   Writer& w = writer();
   std::unique_lock lock(w.mutex);
   if (!w.thread.joinable()) {
-    return;
+    return true;
   }
   w.stopping = true;
   w.wake.notify_all();
-  const bool done = w.drained.wait_for(lock, std::chrono::seconds(1), [&] { return !w.running; });
+  const bool done = w.drained.wait_for(lock, time, [&] { return !w.running; });
   lock.unlock();
   if (done) {
     w.thread.join();
   } else {
     w.thread.detach();  // stderr is stuck: leaving matters more than the last lines
   }
+  return done;
 }
 
 bool parse_level(std::string_view text, Level& out) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -32,8 +33,17 @@ void submit(Level level, std::string&& line);
 /// tests.
 void start(Level level);
 
-/// Flushes what the ring holds, for at most a second, and stops the writer thread.
-void stop();
+/// How long `stop` waits for what the ring holds, unless told otherwise.
+inline constexpr std::chrono::milliseconds kFlushTime = std::chrono::seconds(1);
+
+/// Flushes what the ring holds and stops the writer thread. False when stderr takes it too slowly,
+/// or not at all: the thread is left behind inside of stderr, whose lock makes `exit` wait for
+/// ever, so the process must end with `_Exit`.
+[[nodiscard]] bool stop(std::chrono::milliseconds time = kFlushTime);
+
+/// Writes a text to stderr as it is, for a person, behind the lines before it. Like a line it never
+/// blocks its caller while the writer thread runs; no level hides it.
+void print(std::string text);
 
 /// Parses `trace`, `debug`, `info`, `warn`, `error` or `off`; false when `text` is none of them.
 bool parse_level(std::string_view text, Level& out);

@@ -104,14 +104,22 @@ int run_command(std::span<const Command> commands, const Command& command,
 
 }  // namespace
 
-int report(std::string_view command, const Error& error) {
+int exit_code(const Error& error) {
+  return error.code == ErrorCode::InvalidRequest ? kExitUsage : kExitFailed;
+}
+
+std::string error_line(std::string_view command, const Error& error) {
   std::string line = fmt::format("fairlead {}: {}", command, error.message);
   for (char& c : line) {
     c = c == '\n' || c == '\r' ? ' ' : c;
   }
   line.push_back('\n');
-  std::fputs(line.c_str(), stderr);
-  return error.code == ErrorCode::InvalidRequest ? kExitUsage : kExitFailed;
+  return line;
+}
+
+int report(std::string_view command, const Error& error) {
+  std::fputs(error_line(command, error).c_str(), stderr);
+  return exit_code(error);
 }
 
 namespace {

@@ -28,8 +28,13 @@ struct Command {
 /// as one line on stderr.
 int run_program(std::span<const Command> commands, int argc, const char* const* argv);
 
-/// Writes `fairlead COMMAND: message` as one line to stderr; returns kExitUsage for
-/// `InvalidRequest`, else kExitFailed.
+/// kExitUsage for `InvalidRequest`, else kExitFailed.
+int exit_code(const Error& error);
+
+/// `fairlead COMMAND: message` as one line, its end included.
+std::string error_line(std::string_view command, const Error& error);
+
+/// Writes `error_line` to stderr; returns `exit_code`.
 int report(std::string_view command, const Error& error);
 
 /// The longest file that a command reads as a whole.

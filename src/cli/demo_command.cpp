@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,7 +59,7 @@ Result<std::unique_ptr<Frontend>> start_frontend(
   if (frontend || options.http_port == 0) {
     return frontend;
   }
-  fmt::print(stderr, "{}; taking a free port instead\n", frontend.error().message);
+  log::print(fmt::format("{}; taking a free port instead\n", frontend.error().message));
   ServeOptions other = options;
   other.http_port = 0;
   return Frontend::start(control, std::move(other), assets);
@@ -112,7 +111,7 @@ class Announcer {
       return;
     }
     const net::Address& address = frontend_.address();
-    std::fputs(invitation(address).c_str(), stderr);
+    log::print(invitation(address));
     print_ready(fmt::format(R"({{"http":"{}","model":"{}"}})", address.to_string(), kModel));
   }
 
@@ -145,6 +144,7 @@ std::optional<Error> run(const Settings& settings) {
   Announcer announcer(**frontend);
   control.post([&] { announcer.check(); });
   control.run();
+  end_at_signal(kExitDone);
   const ExitGuard guard(kEndGrace, kExitDone);
   control.post([&] { frontend->reset(); });
   control.run_turn(net::Duration(0));
@@ -156,9 +156,7 @@ std::optional<Error> run(const Settings& settings) {
 int run_demo(const Settings& settings) {
   prepare_signals();
   start_log(settings);
-  const std::optional<Error> failure = run(settings);
-  log::stop();
-  return failure ? report("demo", *failure) : kExitDone;
+  return end_command("demo", run(settings));
 }
 
 }  // namespace fairlead::cli

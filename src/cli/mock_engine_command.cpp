@@ -71,7 +71,8 @@ net::Task<> start_engine(mock::MockEngine& engine, net::Reactor& reactor,
   if (addresses) {
     print_ready(addresses->to_json());
   } else {
-    failure = addresses.error();
+    // The engine could be told to use a busy port: that is no wrong usage.
+    failure = Error{ErrorCode::Internal, addresses.error().message, {}};
     reactor.stop();
   }
 }
@@ -90,19 +91,17 @@ int run_mock_engine(const Settings& settings) {
     net::Reactor reactor("mock-engine");
     auto engine = mock::MockEngine::create(reactor, std::move(*options));
     if (!engine) {
-      log::stop();
-      return report("mock-engine", engine.error());
+      return end_command("mock-engine", engine.error());
     }
     const SignalWatcher signals(reactor, [&](int) { reactor.stop(); });
     net::TaskGroup tasks;
     reactor.post([&] { tasks.spawn(start_engine(**engine, reactor, failure)); });
     reactor.run();
+    end_at_signal(failure ? kExitFailed : kExitDone);
     (*engine)->stop();
     tasks.cancel();
   }
-  log::stop();
-  // The engine could be told to use a busy port: that is no wrong usage.
-  return failure ? report("mock-engine", {ErrorCode::Internal, failure->message, {}}) : kExitDone;
+  return end_command("mock-engine", failure);
 }
 
 }  // namespace fairlead::cli

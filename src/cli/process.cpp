@@ -15,12 +15,17 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "cli/command.hpp"
 
 namespace fairlead::cli {
 namespace {
 
 // For the log's thread to write the last line.
 constexpr net::Duration kLogPause = std::chrono::milliseconds(100);
+// For a log that is stopped after a second signal.
+constexpr std::chrono::milliseconds kHurriedFlush(100);
+
+volatile std::sig_atomic_t code_at_signal = 0;
 
 sigset_t watched_signals() {
   sigset_t set;
@@ -93,6 +98,32 @@ ExitGuard::~ExitGuard() {
 bool ExitGuard::wait(net::Duration time) {
   std::unique_lock lock(mutex_);
   return wake_.wait_for(lock, time, [this] { return ended_; });
+}
+
+void end_at_signal(int code) {
+  code_at_signal = code;
+  struct sigaction action{};
+  action.sa_handler = [](int) { _exit(code_at_signal); };
+  const sigset_t set = watched_signals();
+  for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP}) {
+    if (sigismember(&set, signal) == 1) {
+      sigaction(signal, &action, nullptr);
+    }
+  }
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+int end_command(std::string_view command, const std::optional<Error>& failure, bool hurried) {
+  int code = kExitDone;
+  if (failure) {
+    code = exit_code(*failure);
+    log::print(error_line(command, *failure));
+  }
+  end_at_signal(code);
+  if (!log::stop(hurried ? kHurriedFlush : log::kFlushTime)) {
+    std::_Exit(code);
+  }
+  return code;
 }
 
 std::uint64_t raise_fd_limit(std::uint64_t wanted) {

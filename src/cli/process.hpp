@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <thread>
 
+#include "base/error.hpp"
 #include "cli/settings.hpp"
 #include "net/reactor.hpp"
 
@@ -57,6 +59,17 @@ class ExitGuard {
   bool ended_ = false;  // guarded by mutex_
   std::thread thread_;
 };
+
+/// From here on the watched signals end the process at once, with `code` and whatever its threads
+/// do; one that waits unseen does so now. To be called by the main thread when it has done its
+/// work.
+void end_at_signal(int code);
+
+/// Ends a long-running command: reports `failure`, if there is one, as `report` does, and stops the
+/// log. Returns the exit code; when stderr does not take the log, the process ends here, within
+/// a second or, `hurried`, a tenth of one.
+int end_command(std::string_view command, const std::optional<Error>& failure,
+                bool hurried = false);
 
 /// Raises the soft limit of open files to `wanted`, or to the hard limit when that is lower; 0
 /// leaves it. Returns the limit in force.

@@ -28,8 +28,9 @@ void warn_unsupported_variables() {
   }
 }
 
-/// Serves until the second signal or the end of the drain that the first began.
-std::optional<Error> serve(ServeOptions options) {
+/// Serves until the second signal or the end of the drain that the first began. `hurried`: there
+/// was a second one.
+std::optional<Error> serve(ServeOptions options, bool& hurried) {
   net::Reactor control("control");
   Result<std::unique_ptr<Frontend>> frontend = Frontend::start(control, std::move(options));
   if (!frontend) {
@@ -39,7 +40,8 @@ std::optional<Error> serve(ServeOptions options) {
   bool signalled = false;
   const SignalWatcher signals(control, [&](int) {
     log::info("shutting down");
-    if (std::exchange(signalled, true) && !guard) {
+    hurried = std::exchange(signalled, true);
+    if (hurried && !guard) {
       guard.emplace(kSecondSignalGrace, kExitDone);
     }
     (*frontend)->drain([&] { control.stop(); });
@@ -48,6 +50,7 @@ std::optional<Error> serve(ServeOptions options) {
   log::info("fairlead {} listens on {}", kVersion, address);
   print_ready(fmt::format(R"({{"http":"{}"}})", address));
   control.run();
+  end_at_signal(kExitDone);
   if (!guard) {
     guard.emplace(kEndGrace, kExitDone);
   }
@@ -71,9 +74,9 @@ int run_serve(const Settings& settings) {
   for (const std::string& line : router_warnings(settings)) {
     log::warn("{}", line);
   }
-  const std::optional<Error> failure = serve(std::move(*options));
-  log::stop();
-  return failure ? report("serve", *failure) : kExitDone;
+  bool hurried = false;
+  const std::optional<Error> failure = serve(std::move(*options), hurried);
+  return end_command("serve", failure, hurried);
 }
 
 }  // namespace fairlead::cli
