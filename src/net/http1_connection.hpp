@@ -64,7 +64,10 @@ class Http1Connection final : public ServerConnection, private StreamHandler, pr
 
   void start() override;
   void drain() override;
-  std::size_t in_flight() const override { return running_ && !returned_ ? 1 : 0; }
+  std::size_t in_flight() const override {
+    const bool undelivered = state_ != State::Closed && unsent() > 0;
+    return (running_ && !returned_) || undelivered ? 1 : 0;
+  }
 
  private:
   friend class Http1Exchange;

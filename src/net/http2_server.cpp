@@ -12,6 +12,8 @@ namespace {
 constexpr Duration kSweep = std::chrono::seconds(1);
 // How long a peer may take to answer the notice of a shutdown.
 constexpr Duration kShutdownGrace = std::chrono::seconds(1);
+// How long input is discarded after our side was closed.
+constexpr Duration kLingerTime = std::chrono::seconds(2);
 
 http2::SessionOptions session_options(const ServerLimits& limits) {
   http2::SessionOptions out;
@@ -23,6 +25,48 @@ http2::SessionOptions session_options(const ServerLimits& limits) {
 }
 
 }  // namespace
+
+// A connection whose session is over and whose side is closed. What the peer still sends, such as
+// the windows it returns while it reads the end of an answer, is discarded: a closed socket would
+// answer with an RST, which overtakes that end.
+class Http2Connection::Linger final : private StreamHandler {
+ public:
+  explicit Linger(Http2Connection& connection)
+      : connection_(connection), timer_([this] { end(); }) {}
+  ~Linger() override { connection_.transport().set_handler(nullptr); }
+
+  void begin() {
+    connection_.transport().shutdown_write();
+    timer_.arm(kLingerTime);
+    connection_.transport().set_handler(this);
+    on_readable();
+  }
+
+ private:
+  void on_readable() override {
+    IoResult result{IoResult::Status::Ok, 0, 0};
+    while (result.status == IoResult::Status::Ok && !ended_) {
+      result = connection_.transport().read(connection_.context_.read_buffer);
+    }
+    if (result.status != IoResult::Status::WouldBlock) {
+      end();
+    }
+  }
+
+  void on_writable() override {}
+
+  void end() {
+    if (!std::exchange(ended_, true)) {
+      timer_.cancel();
+      connection_.transport().set_handler(nullptr);
+      connection_.context_.closed(connection_);
+    }
+  }
+
+  Http2Connection& connection_;
+  bool ended_ = false;
+  Timer timer_;
+};
 
 Http2Connection::Http2Connection(ServerContext& context, std::unique_ptr<Stream> stream,
                                  std::string received)
@@ -47,8 +91,16 @@ void Http2Connection::start() {
   begin(std::exchange(received_, {}));
 }
 
+std::size_t Http2Connection::in_flight() const {
+  std::size_t undelivered = blocked() && !closed() ? 1 : 0;
+  exchanges_.for_each([&](const Http2Exchange& exchange) {
+    undelivered += exchange.returned_ && !exchange.gone_ && exchange.unsent() > 0 ? 1 : 0;
+  });
+  return in_flight_ + undelivered;
+}
+
 void Http2Connection::drain() {
-  if (!std::exchange(draining_, true)) {
+  if (!closed() && !std::exchange(draining_, true)) {
     shut_down();
     idle_since_ = reactor().now();
     timer_.cancel();
@@ -84,7 +136,12 @@ void Http2Connection::on_headers_sent(http2::SessionStream& stream) {
 void Http2Connection::on_lost(std::string_view reason) {
   log::debug("HTTP/2 client {} left: {}", transport().peer(), reason);
   timer_.cancel();
-  context_.closed(*this);
+  if (!draining_ || abortive_) {
+    context_.closed(*this);
+    return;
+  }
+  linger_ = std::make_unique<Linger>(*this);
+  linger_->begin();
 }
 
 void Http2Connection::bury(Http2Exchange& exchange) {
@@ -125,6 +182,7 @@ void Http2Connection::sweep() {
   } else if (now >= progress_at_ + context_.limits.slow_reader_timeout) {
     bump(context_.counters.slow_readers_cut);
     transport().set_abortive();
+    abortive_ = true;
     close("it does not read");
     return;
   }

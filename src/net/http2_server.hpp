@@ -95,10 +95,11 @@ class Http2Connection final : public ServerConnection, public http2::Session {
 
   void start() override;
   void drain() override;
-  std::size_t in_flight() const override { return in_flight_; }
+  std::size_t in_flight() const override;
 
  private:
   friend class Http2Exchange;
+  class Linger;
 
   void flush() override;
   http2::SessionStream* on_stream(std::int32_t id) override;
@@ -111,7 +112,7 @@ class Http2Connection final : public ServerConnection, public http2::Session {
 
   ServerContext& context_;
   std::string received_;
-  IntrusiveList<Http2Exchange, Http2Exchange> exchanges_;
+  mutable IntrusiveList<Http2Exchange, Http2Exchange> exchanges_;  // visiting them is not const
   std::size_t exchange_count_ = 0;
   std::size_t in_flight_ = 0;
   std::size_t body_bytes_ = 0;  // of requests that are still being received
@@ -121,7 +122,9 @@ class Http2Connection final : public ServerConnection, public http2::Session {
   std::uint64_t progress_ = 0;  // bytes written at progress_at_
   bool draining_ = false;
   bool check_unsent_ = false;  // some stream may be above the bound of unsent bytes
+  bool abortive_ = false;      // it ends without a goodbye
   Timer timer_;
+  std::unique_ptr<Linger> linger_;  // after the session's end
 };
 
 }  // namespace fairlead::net::http

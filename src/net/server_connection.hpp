@@ -32,7 +32,8 @@ class ServerConnection : public ListNode<ServerConnection> {
   virtual void start() = 0;
   /// Begins the drain: closes at once when idle, otherwise after the requests in flight.
   virtual void drain() = 0;
-  /// Requests whose handler runs.
+  /// Requests whose handler runs, and answers that still have bytes which the transport has not
+  /// taken: a drain waits for both.
   virtual std::size_t in_flight() const = 0;
 };
 

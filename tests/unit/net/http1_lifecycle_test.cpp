@@ -274,6 +274,25 @@ TEST(Http1Lifecycle, DrainClosesIdleConnectionsAndFinishesTheRest) {
   EXPECT_TRUE(server.until([&] { return server.server->connections() == 0; }));
 }
 
+TEST(Http1Lifecycle, AnAnswerThatWaitsForItsReaderIsInFlight) {
+  PipeServer server([](Exchange& exchange) -> Task<> {
+    exchange.respond(200, {}, std::string(5000, 'x'));
+    co_return;
+  });
+  BytePeer& peer = server.connect(0, 1000);
+  peer.pause();
+  server.send(peer, kGet);
+  server.settle();
+  EXPECT_EQ(server.server->in_flight(), 1u);
+  in_turn(server.reactor, [&] { server.server->drain(); });
+  server.settle();
+  EXPECT_EQ(server.server->in_flight(), 1u);
+  in_turn(server.reactor, [&] { peer.resume(); });
+  ASSERT_TRUE(server.until([&] { return peer.ended; }));
+  EXPECT_GT(peer.text.size(), 5000u);
+  EXPECT_EQ(server.server->in_flight(), 0u);
+}
+
 TEST(Http1Lifecycle, DrainLetsAStreamEnd) {
   Script script;
   PipeServer server(bind(start_then_wait, script));

@@ -512,7 +512,8 @@ TEST_F(Http2Server, DrainFinishesRequestsInFlight) {
   run([&] { release->set(); });
   ASSERT_TRUE(until([&] { return peer->eof; }));
   EXPECT_EQ(peer->body(1), "done");
-  EXPECT_EQ(server->connections(), 0u);
+  run([&] { peer->close(); });
+  ASSERT_TRUE(until([&] { return server->connections() == 0; }));
   // Late connections are answered all the same.
   release = nullptr;
   run([&] { connect(); });
@@ -521,6 +522,62 @@ TEST_F(Http2Server, DrainFinishesRequestsInFlight) {
   run([&] { release->set(); });
   ASSERT_TRUE(until([&] { return peer->ended(1); }));
   EXPECT_EQ(peer->body(1), "done");
+}
+
+TEST_F(Http2Server, AnAnswerThatWaitsForItsReaderIsInFlight) {
+  open([](Exchange& exchange) -> Task<> {
+    exchange.respond(200, {}, std::string(200 * 1000, 'x'));
+    co_return;
+  });
+  run([&] { peer->ack_pings = true; });
+  send(headers(1, get("/"), true));
+  ASSERT_TRUE(until([&] { return peer->body(1).size() == 65535; }));
+  EXPECT_EQ(server->in_flight(), 1u);
+  run([&] { server->drain(); });
+  const auto window = [](std::uint32_t stream, std::uint32_t bytes) {
+    return frame(testing::kWindowUpdate, 0, stream, big_endian(bytes, 4));
+  };
+  send(window(0, 1 << 20) + window(1, 100 * 1000));
+  ASSERT_TRUE(until([&] { return peer->body(1).size() == 165535; }));
+  EXPECT_EQ(server->in_flight(), 1u);
+  send(window(1, 1 << 20));
+  ASSERT_TRUE(until([&] { return peer->ended(1); }));
+  EXPECT_EQ(peer->body(1).size(), 200u * 1000);
+  EXPECT_EQ(server->in_flight(), 0u);
+}
+
+TEST_F(Http2Server, AConnectionThatItsClientDoesNotReadIsInFlight) {
+  open(
+      [](Exchange& exchange) -> Task<> {
+        exchange.respond(200, {}, std::string(10 * 1000, 'x'));
+        co_return;
+      },
+      0, 4000);
+  run([&] { peer->pause(); });
+  send(headers(1, get("/"), true));
+  ASSERT_TRUE(until([&] { return server->in_flight() == 1; }));
+  run([&] { server->drain(); });
+  EXPECT_EQ(server->in_flight(), 1u);
+  run([&] { peer->resume(); });
+  ASSERT_TRUE(until([&] { return peer->ended(1); }));
+  EXPECT_EQ(server->in_flight(), 0u);
+}
+
+TEST_F(Http2Server, WhatTheClientStillSendsMeetsNoClosedConnection) {
+  open([](Exchange& exchange) -> Task<> {
+    exchange.respond(200, {}, "done");
+    co_return;
+  });
+  run([&] { peer->ack_pings = true; });
+  run([&] { server->drain(); });
+  ASSERT_TRUE(until([&] { return peer->eof; }));
+  EXPECT_EQ(server->connections(), 1u);
+  EXPECT_EQ(server->in_flight(), 0u);
+  run([&] { server->drain(); });
+  send(frame(testing::kWindowUpdate, 0, 0, big_endian(1000, 4)));
+  EXPECT_EQ(server->connections(), 1u);
+  run([&] { peer->close(); });
+  ASSERT_TRUE(until([&] { return server->connections() == 0; }));
 }
 
 TEST_F(Http2Server, AnIdleConnectionDrainsThoughItsClientIsDeaf) {

@@ -146,6 +146,12 @@ class RawPeer final : public StreamHandler {
   }
   /// Closes the connection.
   void close() { stream_.reset(); }
+  /// While paused nothing is read.
+  void pause() { paused_ = true; }
+  void resume() {
+    paused_ = false;
+    on_readable();
+  }
 
   /// Frames of a type, on one stream when given.
   std::vector<const Frame*> all(std::uint8_t type, std::int64_t stream = -1) const {
@@ -189,7 +195,7 @@ class RawPeer final : public StreamHandler {
  private:
   void on_readable() override {
     std::array<char, 65536> buffer;
-    while (stream_) {
+    while (stream_ && !paused_) {
       const IoResult result = stream_->read(buffer);
       if (result.status == IoResult::Status::WouldBlock) {
         return;
@@ -275,6 +281,7 @@ class RawPeer final : public StreamHandler {
   }
 
   std::unique_ptr<Stream> stream_;
+  bool paused_ = false;
   std::size_t preface_left_;
   nghttp2_hd_inflater* inflater_ = nullptr;
   std::string input_;
