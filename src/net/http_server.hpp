@@ -71,7 +71,8 @@ class Server {
   void drain();
   /// Open connections.
   std::size_t connections() const;
-  /// Requests whose handler runs.
+  /// Requests whose handler runs, and answers with bytes that the client's connection has not taken
+  /// yet.
   std::size_t in_flight() const;
   /// Counters.
   const ServerCounters& counters() const;
