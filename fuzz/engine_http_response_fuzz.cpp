@@ -81,7 +81,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   CheckingSink sink(request);
   std::string_view rest(reinterpret_cast<const char*>(data) + 2, size - 2);
   if (data[0] & 0x04) {
-    const Result<> fed = translator.feed_answer(scratch, rest, sink);
+    const Result<> fed = translator.feed_answer(scratch, std::string(rest), sink);
     require(fed.has_value() == sink.finished());
     return 0;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -78,6 +79,12 @@ class TokenSink {
   virtual void on_prompt(const PromptInfo& info) { static_cast<void>(info); }
   /// New tokens.
   virtual void on_tokens(const TokenChunk& chunk) = 0;
+  /// `bytes` of a large message are gathered whose end has not come; 0 when it is handed on. False:
+  /// so much may not be gathered. The call drops it and ends then, and nothing follows.
+  virtual bool on_unfinished(std::size_t bytes) {
+    static_cast<void>(bytes);
+    return true;
+  }
   /// The generation failed.
   virtual void on_error(Error error) = 0;
 };

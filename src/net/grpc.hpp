@@ -69,6 +69,8 @@ class CallObserver {
   virtual ~CallObserver() = default;
   /// One message; the bytes are valid during the call only.
   virtual void on_message(std::string_view message) = 0;
+  /// `bytes` are kept of a message that is large and whose end has not come.
+  virtual void on_unfinished(std::size_t bytes) { static_cast<void>(bytes); }
   /// The end, exactly once, after the last message. Never called when the call was destroyed first.
   virtual void on_end(const Status& status) = 0;
 };

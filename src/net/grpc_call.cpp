@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::string_view kUserAgent = "fairlead";
 
+// The observer is told of larger ones while they arrive.
+constexpr std::size_t kSmallMessage = std::size_t{64} * 1024;
+
 bool is_name(std::string_view name) {
   return !name.empty() && std::ranges::all_of(name, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
@@ -187,7 +190,11 @@ void ClientCall::consume(std::string_view bytes) {
       return;
     }
     switch (reader_.next(bytes, message)) {
-      case MessageReader::Status::NeedMore: return;
+      case MessageReader::Status::NeedMore:
+        if (reader_.unfinished() > kSmallMessage) [[unlikely]] {
+          observer_.on_unfinished(reader_.unfinished());
+        }
+        return;
       case MessageReader::Status::Message: observer_.on_message(message); break;
       case MessageReader::Status::Compressed:
         end({StatusCode::Internal, "the server sent a compressed message, which was not offered",

@@ -38,6 +38,8 @@ class MessageReader {
   Status next(std::string_view& input, std::string_view& message);
   /// Length that the last prefix declared.
   std::uint32_t length() const { return length_; }
+  /// Bytes kept of a message whose end has not come, after NeedMore.
+  std::size_t unfinished() const { return buffer_.size(); }
   /// True between messages: ending here cuts nothing.
   bool at_boundary() const { return prefix_size_ == 0; }
 

@@ -98,6 +98,9 @@ class Exchange {
   /// Ends a started response. Trailers are sent over HTTP/2 and dropped over HTTP/1.
   virtual void finish(const HeaderList& trailers = {}) = 0;
 
+  /// Behind `finish`: `kept` is let go as in `respond_owned`.
+  virtual void keep(std::shared_ptr<void> kept) { static_cast<void>(kept); }
+
   /// True after `respond` or `start`.
   virtual bool started() const = 0;
   /// True after `respond` or `finish`.

@@ -43,6 +43,10 @@ void Http1Exchange::respond_owned(int status, const HeaderList& headers, std::st
     return;
   }
   respond_with(status, headers, body, &body);
+  keep(std::move(kept));
+}
+
+void Http1Exchange::keep(std::shared_ptr<void> kept) {
   if (kept && connection_.state_ != Http1Connection::State::Closed) {
     connection_.kept_.push_back(std::move(kept));
   }

@@ -153,6 +153,15 @@ class Generation::Choice final : public engine::TokenSink {
     owner_.apply_pressure();
   }
 
+  bool on_unfinished(std::size_t bytes) override {
+    if (ended_ || owner_.error_) {
+      return false;
+    }
+    set_unfinished(bytes);
+    owner_.check_encoder();
+    return !owner_.error_;
+  }
+
   void on_error(Error error) override {
     if (!ended_) {
       ended_ = true;
@@ -201,6 +210,14 @@ class Generation::Choice final : public engine::TokenSink {
                    {}};
     }
     return std::nullopt;
+  }
+
+  void set_unfinished(std::size_t bytes) {
+    if (bytes != unfinished_) {
+      owner_.unfinished_ += bytes - unfinished_;
+      unfinished_ = bytes;
+      owner_.encoder_.on_unfinished(owner_.unfinished_);
+    }
   }
 
   void count_missing(std::span<const engine::TokenLogprob> logprobs) {
@@ -295,6 +312,7 @@ class Generation::Choice final : public engine::TokenSink {
     }
     co_await event_.wait();
     stream_.reset();  // a local stop leaves the engine's request unfinished: this aborts it
+    set_unfinished(0);
     activity_ = {};
     co_return std::exchange(error_, std::nullopt);
   }
@@ -324,7 +342,8 @@ class Generation::Choice final : public engine::TokenSink {
   Usage usage_;
   std::string text_;
   bool ended_ = false;
-  bool prompt_seen_ = false;  // with its log-probabilities, in this attempt
+  std::size_t unfinished_ = 0;  // bytes of a message, in this attempt
+  bool prompt_seen_ = false;    // with its log-probabilities, in this attempt
   std::optional<Error> error_;
   net::Event event_;
   net::TimePoint last_message_;

@@ -79,6 +79,7 @@ class Generation {
   net::Event done_;
   std::optional<Error> error_;
   std::size_t running_ = 0;
+  std::size_t unfinished_ = 0;  // bytes of messages, of all choices
   bool paused_ = false;
   bool warned_missing_ = false;
   net::TimePoint last_output_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -53,14 +54,16 @@ class ResponseEncoder {
   virtual void on_delta(std::uint32_t choice, const Delta& delta, const Usage& usage) = 0;
   /// A choice ended; no delta of it follows. `usage` is its total.
   virtual void on_end(std::uint32_t choice, const ChoiceEnd& end, const Usage& usage) = 0;
+  /// `bytes` of messages of all choices' engines are gathered whose ends have not come.
+  virtual void on_unfinished(std::size_t bytes) { static_cast<void>(bytes); }
   /// Called about once a second while the request runs: time for a keep-alive, if the dialect has
   /// one.
   virtual void on_tick(double seconds_since_output) { static_cast<void>(seconds_since_output); }
   /// True while the client takes less than arrives: the pipeline stops reading from the engines
   /// until `on_resume` is called.
   virtual bool congested() const { return false; }
-  /// Why the answer cannot be given any more, or null. Looked at before the first and after every
-  /// delta; what still comes behind it is dropped.
+  /// Why the answer cannot be given any more, or null. Looked at before the first delta, after
+  /// each and after what is unfinished changed; what still comes behind it is dropped.
   virtual const Error* failure() const { return nullptr; }
   /// Where to call when the congestion ended.
   void set_on_resume(std::move_only_function<void()> callback) { on_resume_ = std::move(callback); }

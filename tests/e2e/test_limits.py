@@ -1,6 +1,9 @@
 """What the operator's limits and logs must give when they are reached."""
 
+import json
+import re
 import socket
+from pathlib import Path
 
 import pytest
 from fairlead import Launcher, binary_path, wait_until
@@ -123,3 +126,49 @@ def test_what_an_answer_repeats_of_its_prompt_counts_before_an_engine_is_asked(m
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "answer_too_large"
     assert engine.state()["requests_total"] == asked
+
+
+def rss_mb(server):
+    status = (Path("/proc") / str(server.process.pid) / "status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
+
+
+@pytest.mark.parametrize("backend", ["vllm", "vllm-http"])
+def test_what_engines_have_not_finished_is_bounded(mock_engine, serve, backend):
+    engine = mock_engine("--vocab-size", "2612", "--speedup-ratio", "0", "--max-logprobs", "2612",
+                         "--max-num-batched-tokens", "2000000", "--num-gpu-blocks", "200000", model="demo",
+                         backend=backend)
+    server = serve([engine], "--http-answer-limit-mb", "2", "--http-answer-total-mb", "8", "--threads", "1",
+                   backend=backend, model_path=FOLDER)
+    assert server.post("/v1/completions", PROMPT).status_code == 200
+    before = rss_mb(server)
+    # Each engine's message alone is tens of megabytes.
+    body = {"model": "demo", "prompt": ["hello " * 300] * 8, "max_tokens": 1, "prompt_logprobs": -1}
+    refused = server.post("/v1/completions", body, timeout=120)
+    assert refused.status_code == 400, refused.text[:300]
+    assert refused.json()["error"]["code"] == "answer_too_large"
+    assert rss_mb(server) - before < 100
+    engine.wait_idle()
+    server.wait_metric("fairlead_frontend_http_answer_bytes", 0)
+    few = server.post("/v1/completions", {**body, "prompt": "hello " * 50, "prompt_logprobs": 3})
+    assert few.status_code == 200
+    assert len(few.json()["choices"][0]["prompt_logprobs"]) >= 50
+
+
+@pytest.mark.parametrize("backend", ["vllm", "vllm-http"])
+def test_what_a_stream_holds_back_is_bounded(mock_engine, serve, tmp_path, backend):
+    script = tmp_path / "script.jsonl"
+    script.write_text(json.dumps([87] * 4000) + "\n")  # `x`
+    engine = mock_engine("--vocab-size", "2612", "--speedup-ratio", "0", "--reply", f"script:{script}",
+                         "--max-num-seqs", "1000", "--num-gpu-blocks", "200000", model="demo", backend=backend)
+    server = serve([engine], "--http-answer-limit-mb", "2", "--http-answer-total-mb", "8", "--threads", "1",
+                   backend=backend, model_path=FOLDER)
+    body = {"model": "demo", "prompt": "hello", "n": 16, "max_tokens": 3900, "stream": True, "logprobs": 20,
+            "ignore_eos": True}
+    assert server.post("/v1/completions", {**body, "n": 1, "max_tokens": 10}).status_code == 200
+    before = rss_mb(server)
+    refused = server.post("/v1/completions", {**body, "stop": "x" * 4500}, timeout=120)
+    assert '"answer_too_large"' in refused.text[-500:]
+    assert rss_mb(server) - before < 30
+    engine.wait_idle()
+    server.wait_metric("fairlead_frontend_http_answer_bytes", 0)

@@ -19,7 +19,7 @@ constexpr std::string_view kDone = "data: [DONE]\n\n";
 }  // namespace
 
 StreamEncoder::StreamEncoder(net::http::Exchange& exchange, const ApiOptions& options,
-                             const AnswerInfo& info)
+                             const AnswerInfo& info, const serving::ServiceOptions& bounds)
     : exchange_(exchange),
       options_(options),
       chat_(info.endpoint == observe::Endpoint::ChatCompletions),
@@ -27,7 +27,11 @@ StreamEncoder::StreamEncoder(net::http::Exchange& exchange, const ApiOptions& op
       continuous_usage_(info.include_usage && info.continuous_usage),
       annotated_request_id_(info.annotated_request_id),
       opened_(info.choices, false),
-      report_(make_report(info)) {
+      report_(make_report(info)),
+      hold_(bounds, true) {
+  if (report_) {
+    report_->set_limit(hold_.limit());
+  }
   head_ = "data: " + answer_head(info, chat_ ? "chat.completion.chunk" : "text_completion");
   prefixes_.reserve(info.choices);
   for (std::uint32_t i = 0; i < info.choices; ++i) {
@@ -35,6 +39,7 @@ StreamEncoder::StreamEncoder(net::http::Exchange& exchange, const ApiOptions& op
                                     chat_ ? "\"delta\":{\"content\":" : "\"text\":"));
   }
   exchange_.set_on_drain([this] {
+    count();  // gives back
     if (on_resume_) {
       on_resume_();
     }
@@ -42,6 +47,17 @@ StreamEncoder::StreamEncoder(net::http::Exchange& exchange, const ApiOptions& op
 }
 
 StreamEncoder::~StreamEncoder() { exchange_.set_on_drain({}); }
+
+/// What the client has not taken is its connection's affair up to the high mark, where the engines
+/// pause.
+std::optional<Error> StreamEncoder::count() {
+  if (!report_) {
+    return hold_.hold(unfinished_);
+  }
+  const std::size_t unsent = exchange_.unsent();
+  return hold_.hold(report_->bytes() + unfinished_,
+                    unsent - std::min(unsent, options_.high_mark_bytes));
+}
 
 void StreamEncoder::ensure_started() {
   if (exchange_.started()) {
@@ -136,21 +152,41 @@ void StreamEncoder::write_reported(std::uint32_t choice, std::string_view text,
 }
 
 void StreamEncoder::on_prompt(std::uint32_t choice, const engine::PromptInfo& info) {
-  if (report_) {
+  if (report_ && !error_) {
     report_->on_prompt(choice, info);
+    error_ = count();
+  }
+}
+
+void StreamEncoder::report_delta(std::uint32_t choice, const serving::Delta& delta,
+                                 const serving::Usage& usage) {
+  if (error_) {
+    return;
+  }
+  report_->on_delta(choice, delta);
+  if (report_->bytes() <= hold_.limit() && !delta.text.empty()) {
+    write_reported(choice, delta.text, nullptr, usage);
+  }
+  error_ = count();
+}
+
+void StreamEncoder::on_unfinished(std::size_t bytes) {
+  unfinished_ = bytes;
+  if (!error_) {
+    error_ = count();
   }
 }
 
 void StreamEncoder::on_delta(std::uint32_t choice, const serving::Delta& delta,
                              const serving::Usage& usage) {
-  if (report_ && !closed_) {
-    report_->on_delta(choice, delta);
-  }
-  if (delta.text.empty() || closed_) {
+  if (closed_) {
     return;
   }
   if (report_) {
-    write_reported(choice, delta.text, nullptr, usage);
+    report_delta(choice, delta, usage);
+    return;
+  }
+  if (delta.text.empty()) {
     return;
   }
   std::string& out = open_choice(choice);
@@ -170,6 +206,7 @@ void StreamEncoder::on_end(std::uint32_t choice, const serving::ChoiceEnd& end,
   }
   if (report_) {
     write_reported(choice, {}, &end, usage);
+    count();
     return;
   }
   std::string& out = open_choice(choice);
@@ -183,6 +220,7 @@ void StreamEncoder::on_end(std::uint32_t choice, const serving::ChoiceEnd& end,
 }
 
 void StreamEncoder::on_tick(double seconds_since_output) {
+  count();  // gives back what was taken meanwhile
   const double interval = std::chrono::duration<double>(options_.keep_alive).count();
   kept_alive_at_ = std::min(kept_alive_at_, seconds_since_output);
   if (interval <= 0 || closed_ || seconds_since_output - kept_alive_at_ < interval) {
@@ -226,6 +264,8 @@ void StreamEncoder::append_done(std::string& out) {
   out += kDone;
   closed_ = true;
   exchange_.finish();
+  count();
+  exchange_.keep(hold_.take_share());
 }
 
 }  // namespace fairlead::api::openai

@@ -153,7 +153,8 @@ net::Task<int> GenerateHandler::serve(net::http::Exchange& exchange, observe::En
   std::optional<UnaryEncoder> unary;
   serving::ResponseEncoder* encoder = nullptr;
   if (prepared.stream) {
-    encoder = &stream.emplace(exchange, options_, answer_info(prepared, spec, endpoint));
+    encoder = &stream.emplace(exchange, options_, answer_info(prepared, spec, endpoint),
+                              service_.options());
   } else {
     encoder = &unary.emplace(exchange, answer_info(prepared, spec, endpoint), service_.options());
   }

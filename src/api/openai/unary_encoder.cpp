@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <utility>
 
 #include "api/error_response.hpp"
@@ -13,55 +12,32 @@
 namespace fairlead::api::openai {
 namespace {
 
-// The shared count is touched once for so much.
-constexpr std::size_t kStep = std::size_t{64} * 1024;
 // What is written around a document, the response's head included, and around each choice.
 constexpr std::size_t kFrame = 2048;
 constexpr std::size_t kChoiceFrame = 256;
-
-double mib(std::size_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024); }
-
-Error too_large(std::size_t limit) {
-  return {ErrorCode::AnswerTooLarge,
-          fmt::format("The answer is larger than {:.4g} MiB, the most for one that is not "
-                      "streamed: stream it, or ask for fewer choices, tokens or candidates",
-                      mib(limit)),
-          "stream"};
-}
 
 }  // namespace
 
 UnaryEncoder::UnaryEncoder(net::http::Exchange& exchange, AnswerInfo info,
                            const serving::ServiceOptions& options)
     : exchange_(exchange),
-      options_(options),
       info_(std::move(info)),
       choices_(info_.choices),
       report_(make_report(info_)),
-      counted_(options.answers ? net::http::BodyShare::kFree
-                               : std::numeric_limits<std::size_t>::max()) {
+      hold_(options, false) {
   if (report_) {
     bytes_ = report_->prompt_bytes();
-    report_->set_limit(options.answer_bytes - std::min(options.answer_bytes, bytes_));
+    report_->set_limit(hold_.limit() - std::min(hold_.limit(), bytes_));
     count();
   }
 }
 
-void UnaryEncoder::count() {
-  const std::size_t bytes = this->bytes();
-  if (bytes > options_.answer_bytes) {
-    error_ = too_large(options_.answer_bytes);
-  } else if (bytes > counted_) {
-    if (!share_) {
-      share_ = std::make_shared<net::http::BodyShare>(options_.answers);
-    }
-    counted_ = std::min((bytes / kStep + 1) * kStep, options_.answer_bytes);
-    if (!share_->hold(counted_)) {
-      error_ = {ErrorCode::Overloaded,
-                "the answers that are not streamed hold all they may together "
-                "(--http-answer-total-mb)",
-                {}};
-    }
+void UnaryEncoder::count() { error_ = hold_.hold(bytes() + unfinished_); }
+
+void UnaryEncoder::on_unfinished(std::size_t bytes) {
+  unfinished_ = bytes;
+  if (!error_) {
+    count();
   }
 }
 
@@ -146,7 +122,7 @@ void UnaryEncoder::finish(const serving::Usage& usage) {
     report_->write_nvext(out, last, &choices_[last].end);
   }
   out += '}';
-  respond_json(exchange_, 200, std::move(out), std::move(share_));
+  respond_json(exchange_, 200, std::move(out), hold_.take_share());
 }
 
 }  // namespace fairlead::api::openai

@@ -1,14 +1,15 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "api/openai/answer_hold.hpp"
 #include "api/openai/answer_info.hpp"
 #include "base/error.hpp"
-#include "net/body_budget.hpp"
 #include "net/http.hpp"
 #include "serving/response_encoder.hpp"
 #include "serving/service.hpp"
@@ -16,11 +17,11 @@
 namespace fairlead::api::openai {
 
 /// The single JSON document of a chat or completions answer. It is gathered in the form in which it
-/// is written and counted meanwhile: above its bound, or that of all such answers together, the
-/// answer fails.
+/// is written and counted meanwhile, with what the engines have not finished: above its bound, or
+/// that of all such answers together, the answer fails.
 class UnaryEncoder final : public serving::ResponseEncoder {
  public:
-  /// `exchange` and `options` outlive the encoder.
+  /// `exchange` outlives the encoder.
   UnaryEncoder(net::http::Exchange& exchange, AnswerInfo info,
                const serving::ServiceOptions& options);
 
@@ -29,6 +30,7 @@ class UnaryEncoder final : public serving::ResponseEncoder {
                 const serving::Usage& usage) override;
   void on_end(std::uint32_t choice, const serving::ChoiceEnd& end,
               const serving::Usage& usage) override;
+  void on_unfinished(std::size_t bytes) override;
   const Error* failure() const override { return error_ ? &*error_ : nullptr; }
 
   /// Sends the answer.
@@ -44,13 +46,12 @@ class UnaryEncoder final : public serving::ResponseEncoder {
   void write_choice(std::string& out, std::uint32_t index);
 
   net::http::Exchange& exchange_;
-  const serving::ServiceOptions& options_;
   AnswerInfo info_;
   std::vector<Choice> choices_;
-  std::unique_ptr<TokenReport> report_;          // null when the answer is text only
-  std::size_t bytes_ = 0;                        // of all but the report
-  std::size_t counted_;                          // of bytes(), those the share stands for
-  std::shared_ptr<net::http::BodyShare> share_;  // null while little is held
+  std::unique_ptr<TokenReport> report_;  // null when the answer is text only
+  std::size_t bytes_ = 0;                // of all but the report
+  std::size_t unfinished_ = 0;           // of engines' messages
+  AnswerHold hold_;
   std::optional<Error> error_;
 };
 

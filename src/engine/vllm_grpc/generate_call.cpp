@@ -50,14 +50,28 @@ void GenerateCall::pause() {
 }
 
 void GenerateCall::resume() {
-  if (call_ && !ended_) {
+  if (call_ && !ended_ && !refused_) {
     call_->resume();
   }
 }
 
-void GenerateCall::on_message(std::string_view message) {
-  if (done_) {
+void GenerateCall::on_unfinished(std::size_t bytes) {
+  if (done_ || refused_) {
     return;
+  }
+  told_unfinished_ = true;
+  if (!sink_.on_unfinished(bytes)) {
+    refused_ = true;
+    call_->pause();  // until it is destroyed, which aborts
+  }
+}
+
+void GenerateCall::on_message(std::string_view message) {
+  if (done_ || refused_) {
+    return;
+  }
+  if (std::exchange(told_unfinished_, false)) [[unlikely]] {
+    sink_.on_unfinished(0);
   }
   if (Result<> fed = translator_.feed(core_.scratch, message, sink_); !fed) [[unlikely]] {
     drop_call();
@@ -74,7 +88,7 @@ void GenerateCall::on_end(const net::grpc::Status& status) {
     core_.lingering.release(*this);
     return;
   }
-  if (done_) {
+  if (done_ || refused_) {
     return;
   }
   if (status.code == net::grpc::StatusCode::Unimplemented && !translator_.started() &&
@@ -101,6 +115,7 @@ void GenerateCall::fail_stream(Error error) {
 /// Resets the call; it may be on the stack, so it is destroyed at the end of the turn.
 void GenerateCall::drop_call() {
   if (call_) {
+    call_->pause();  // nothing more is handed on before
     net::Reactor::current()->destroy_later(std::move(call_));
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,6 +34,7 @@ class GenerateCall final : public net::grpc::CallObserver {
   static bool silent_until_done() { return false; }
 
   void on_message(std::string_view message) override;
+  void on_unfinished(std::size_t bytes) override;
   void on_end(const net::grpc::Status& status) override;
 
  private:
@@ -51,6 +53,8 @@ class GenerateCall final : public net::grpc::CallObserver {
   bool done_ = false;   // the sink has had its last call
   bool ended_ = false;  // the call has had its status
   bool lingering_ = false;
+  bool refused_ = false;          // by the sink, which will destroy this
+  bool told_unfinished_ = false;  // the sink counts bytes of a message
 };
 
 }  // namespace fairlead::engine::vllm_grpc

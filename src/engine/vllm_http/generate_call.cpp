@@ -17,6 +17,11 @@ constexpr std::string_view kCall = "generate";
 /// same moment: the client's answer does not depend on an engine that falls silent between them.
 constexpr net::Duration kUsageWait = std::chrono::seconds(1);
 
+/// Most bytes of an answer that comes as a whole.
+constexpr std::size_t kMaxAnswer = std::size_t{64} * 1024 * 1024;
+/// The sink is told of larger ones.
+constexpr std::size_t kSmallAnswer = std::size_t{16} * 1024;
+
 bool is_event_stream(const net::http::ClientResponse& answer) {
   return answer.headers.find("content-type").value_or("").starts_with("text/event-stream");
 }
@@ -59,12 +64,9 @@ void GenerateCall::flush() {
 
 net::Task<> GenerateCall::run() {
   constexpr net::TimePoint kNever = net::TimePoint::max();
-  if (streamed_) {
-    answer_ = co_await core_.http.stream(
-        std::move(request_), kNever, [this](std::string_view bytes) { on_body(bytes); }, &gate_);
-  } else {
-    answer_ = co_await core_.http.send(std::move(request_), kNever);
-  }
+  answer_ = co_await core_.http.stream(
+      std::move(request_), kNever,
+      [this](std::string_view bytes) { streamed_ ? on_body(bytes) : gather(bytes); }, &gate_);
   if (lingering_) {
     core_.lingering.release(*this);
   } else if (!holding()) {
@@ -100,6 +102,25 @@ void GenerateCall::on_body(std::string_view bytes) {
     finish_with(fail(ErrorCode::EngineProtocol, fmt::format("{}: an event is too large", kCall)));
   }
   await_usage();
+}
+
+/// A part of an answer that comes as a whole.
+void GenerateCall::gather(std::string_view bytes) {
+  if (done_) {
+    return;
+  }
+  if (document_.size() + bytes.size() > kMaxAnswer) {
+    finish_with(fail(ErrorCode::EngineProtocol,
+                     fmt::format("{}: the answer is above {} bytes", kCall, kMaxAnswer)));
+    return;
+  }
+  document_ += bytes;
+  if (document_.size() > kSmallAnswer && !sink_.on_unfinished(document_.size())) {
+    done_ = true;
+    std::string().swap(document_);
+    gate_.pause();
+    close_later();
+  }
 }
 
 void GenerateCall::on_event(std::string_view data) {
@@ -167,7 +188,7 @@ void GenerateCall::take_answer() {
   if (answer.status != 200) {
     finish_with(std::unexpected(status_error(kCall, answer.status, answer.body)));
   } else if (!streamed_) {
-    finish_with(translator_.feed_answer(core_.scratch, answer.body, sink_));
+    finish_with(translator_.feed_answer(core_.scratch, std::move(document_), sink_));
   } else if (!translator_.started() && !is_event_stream(answer)) {
     finish_with(fail(ErrorCode::EngineProtocol,
                      fmt::format("{}: the answer is no event stream but `{}`", kCall,

@@ -41,6 +41,7 @@ class GenerateCall final : private net::Flushable {
   void flush() override;
   net::Task<> run();
   void on_body(std::string_view bytes);
+  void gather(std::string_view bytes);
   void on_event(std::string_view data);
   void deliver_held();
   void await_usage();
@@ -58,6 +59,7 @@ class GenerateCall final : private net::Flushable {
   net::http::ClientRequest request_;
   bool streamed_;
   net::http::SseReader sse_;
+  std::string document_;  // of an answer that is not streamed
   net::http::BodyGate gate_;
   std::deque<std::string> held_;  // events received while paused: of one read, which bounds them
   std::optional<Result<net::http::ClientResponse>> answer_;  // the response has ended

@@ -8,6 +8,8 @@
 #include <limits>
 #include <optional>
 
+#include "engine/vllm_http/answer_json.hpp"
+
 namespace fairlead::engine::vllm_http {
 namespace {
 
@@ -175,9 +177,28 @@ Result<> read_token_logprobs(const json::Value* logprobs, std::span<const TokenI
   return {};
 }
 
-Result<> read_prompt_logprobs(const json::Value* logprobs, std::span<const TokenId> prompt,
+Result<> read_answer_logprobs(std::optional<ArrayText> entries, std::span<const TokenId> ids,
+                              const OutputOptions& output, std::vector<TokenLogprob>& out) {
+  if (!entries) {
+    return protocol_error(fmt::format("no log-probabilities for {} tokens", ids.size()));
+  }
+  if (entries->size() != ids.size()) {
+    return protocol_error(
+        fmt::format("{} log-probabilities for {} tokens", entries->size(), ids.size()));
+  }
+  out.resize(std::max(out.size(), ids.size()));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const Result<json::Value> entry = parse_answer(entries->next());
+    if (!entry) {
+      return protocol_error("the answer is not JSON");
+    }
+    read_entry(*entry, ids[i], output, out[i]);
+  }
+  return {};
+}
+
+Result<> read_prompt_logprobs(std::optional<ArrayText> entries, std::span<const TokenId> prompt,
                               std::uint32_t count, std::vector<TokenLogprob>& out) {
-  const json::Array* entries = logprobs ? logprobs->as_array() : nullptr;
   if (!entries) {
     return protocol_error("no log-probabilities of the prompt");
   }
@@ -186,10 +207,16 @@ Result<> read_prompt_logprobs(const json::Value* logprobs, std::span<const Token
         fmt::format("{} log-probabilities for {} prompt tokens", entries->size(), prompt.size()));
   }
   out.resize(std::max(out.size(), prompt.size()));
-  out[0] = TokenLogprob{};
-  const std::size_t first = (*entries)[0].is_null() ? 1 : 0;
-  for (std::size_t i = first; i < prompt.size(); ++i) {
-    read_position((*entries)[i], prompt[i], count, out[i]);
+  for (std::size_t i = 0; i < prompt.size(); ++i) {
+    const Result<json::Value> entry = parse_answer(entries->next());
+    if (!entry) {
+      return protocol_error("the answer is not JSON");
+    }
+    if (i == 0 && entry->is_null()) {
+      out[0] = TokenLogprob{};
+    } else {
+      read_position(*entry, prompt[i], count, out[i]);
+    }
   }
   return {};
 }

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "engine/client.hpp"
+#include "engine/vllm_http/answer_split.hpp"
 
 namespace fairlead::engine::vllm_http {
 
@@ -20,9 +22,13 @@ Result<> read_token_logprobs(const json::Value* logprobs, std::span<const TokenI
                              std::size_t from, const OutputOptions& output,
                              std::vector<TokenLogprob>& out);
 
+/// The same of a whole answer, from the elements of `content`, one at a time.
+Result<> read_answer_logprobs(std::optional<ArrayText> entries, std::span<const TokenId> ids,
+                              const OutputOptions& output, std::vector<TokenLogprob>& out);
+
 /// Reads `prompt_logprobs`, one map from id to `{logprob, rank}` per prompt token; the first token
 /// has none. Otherwise as above.
-Result<> read_prompt_logprobs(const json::Value* logprobs, std::span<const TokenId> prompt,
+Result<> read_prompt_logprobs(std::optional<ArrayText> entries, std::span<const TokenId> prompt,
                               std::uint32_t count, std::vector<TokenLogprob>& out);
 
 }  // namespace fairlead::engine::vllm_http

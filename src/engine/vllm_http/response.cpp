@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/vllm_http/answer_json.hpp"
+#include "engine/vllm_http/answer_split.hpp"
 #include "engine/vllm_http/logprobs.hpp"
 #include "engine/vllm_http/status.hpp"
 #include "engine/vllm_http/token_event.hpp"
@@ -148,11 +149,13 @@ Result<> ResponseTranslator::feed_parsed(ResponseScratch& scratch, const json::V
     return std::unexpected(choice.error());
   }
   started_ = true;
-  return *choice ? feed_choice(scratch, **choice, read_usage(message), sink) : Result<>();
+  return *choice ? feed_choice(scratch, **choice, nullptr, read_usage(message), sink) : Result<>();
 }
 
+/// `whole` is null for an event.
 Result<> ResponseTranslator::feed_choice(ResponseScratch& scratch, const json::Value& choice,
-                                         const Usage& usage, TokenSink& sink) {
+                                         const SplitAnswer* whole, const Usage& usage,
+                                         TokenSink& sink) {
   const json::Value* reason = find_given(choice, "finish_reason");
   const json::Value* ids = find_given(choice, "token_ids");
   scratch.ids.clear();
@@ -170,9 +173,12 @@ Result<> ResponseTranslator::feed_choice(ResponseScratch& scratch, const json::V
   const std::size_t count = scratch.ids.size() - *from;
   std::span<const TokenLogprob> logprobs;
   if (output_.wants_logprobs() && count > 0) {
-    if (Result<> read = read_token_logprobs(choice.find("logprobs"), scratch.ids, *from, output_,
-                                            scratch.logprobs);
-        !read) {
+    // Nothing comes before a whole answer: all of its ids are new.
+    Result<> read =
+        whole ? read_answer_logprobs(whole->token_logprobs, scratch.ids, output_, scratch.logprobs)
+              : read_token_logprobs(choice.find("logprobs"), scratch.ids, *from, output_,
+                                    scratch.logprobs);
+    if (!read) {
       return read;
     }
     logprobs = std::span(scratch.logprobs).first(count);
@@ -198,9 +204,10 @@ Result<> ResponseTranslator::feed_choice(ResponseScratch& scratch, const json::V
   return {};
 }
 
-Result<> ResponseTranslator::feed_answer(ResponseScratch& scratch, std::string_view body,
+Result<> ResponseTranslator::feed_answer(ResponseScratch& scratch, std::string body,
                                          TokenSink& sink) {
-  const auto message = parse_answer(body);
+  std::optional<SplitAnswer> split = split_answer(body);
+  const auto message = split ? parse_answer(split->rest) : fail(ErrorCode::EngineProtocol, {});
   if (!message) {
     return protocol_error("the answer is not JSON");
   }
@@ -215,22 +222,28 @@ Result<> ResponseTranslator::feed_answer(ResponseScratch& scratch, std::string_v
     return protocol_error("an answer without a finish reason");
   }
   started_ = true;
-  if (Result<> taken = feed_choice(scratch, **choice, read_usage(*message), sink); !taken) {
+  if (Result<> taken = feed_choice(scratch, **choice, &*split, read_usage(*message), sink);
+      !taken) {
     return taken;
   }
   held_->finish.kv_transfer_params = object_or_null(*message, "kv_transfer_params");
   held_->finish.ec_transfer_params = object_or_null(*message, "ec_transfer_params");
   if (output_.prompt_logprobs) {
-    if (Result<> read = read_prompt_logprobs(message->find("prompt_logprobs"), prompt_,
+    if (Result<> read = read_prompt_logprobs(split->prompt_logprobs, prompt_,
                                              *output_.prompt_logprobs, scratch.logprobs);
         !read) {
       return read;
     }
+  }
+  const bool large = body.size() > kKeptBytes;
+  std::string().swap(body);  // before the receiver makes its own of it
+  sink.on_unfinished(0);
+  if (output_.prompt_logprobs) {
     sink.on_prompt({.prompt_tokens = static_cast<std::uint32_t>(prompt_.size()),
                     .logprobs = std::span(scratch.logprobs).first(prompt_.size())});
   }
   Result<> done = release(sink);
-  if (body.size() > kKeptBytes) {
+  if (large) {
     scratch = {};
   }
   return done;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "base/json.hpp"
 #include "engine/client.hpp"
 #include "engine/request.hpp"
+#include "engine/vllm_http/answer_split.hpp"
 
 namespace fairlead::engine::vllm_http {
 
@@ -39,8 +41,9 @@ class ResponseTranslator {
   /// Handles the data of one event. Errors are EngineProtocol or what the server reports; nothing
   /// may be fed after one. Events behind the end are ignored.
   Result<> feed_event(ResponseScratch& scratch, std::string_view data, TokenSink& sink);
-  /// Handles a whole answer that was not streamed.
-  Result<> feed_answer(ResponseScratch& scratch, std::string_view body, TokenSink& sink);
+  /// Handles a whole answer that was not streamed. Its text is let go, and the sink told so, before
+  /// the sink takes what it says.
+  Result<> feed_answer(ResponseScratch& scratch, std::string body, TokenSink& sink);
   /// Hands on the tokens that are held for the event behind them, but not a token that may have
   /// ended the answer: whether it belongs to the text is known with the finish only.
   void release_tokens(TokenSink& sink);
@@ -71,8 +74,8 @@ class ResponseTranslator {
   Result<> feed_tokens(ResponseScratch& scratch, std::optional<std::uint32_t> total,
                        TokenSink& sink);
   Result<> feed_parsed(ResponseScratch& scratch, const json::Value& message, TokenSink& sink);
-  Result<> feed_choice(ResponseScratch& scratch, const json::Value& choice, const Usage& usage,
-                       TokenSink& sink);
+  Result<> feed_choice(ResponseScratch& scratch, const json::Value& choice,
+                       const SplitAnswer* whole, const Usage& usage, TokenSink& sink);
   Result<std::size_t> first_new(const ResponseScratch& scratch, std::optional<std::uint32_t> total);
   Result<> count_tokens(std::size_t tokens);
   Result<Finish> make_finish(const json::Value& choice, std::string_view reason,

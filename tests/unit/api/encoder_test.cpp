@@ -275,6 +275,44 @@ TEST(UnaryAnswer, WhatOutgrowsItsBoundFailsForGood) {
   EXPECT_FALSE(exchange.started());
 }
 
+TEST(UnaryAnswer, WhatEnginesHaveNotFinishedCounts) {
+  FakeExchange exchange;
+  serving::ServiceOptions options;
+  options.answer_bytes = 1'000'000;
+  options.answers = std::make_shared<net::http::BodyBudget>(10'000'000);
+  UnaryEncoder encoder(exchange, info(), options);
+  encoder.on_unfinished(900'000);
+  EXPECT_EQ(encoder.failure(), nullptr);
+  EXPECT_GE(options.answers->used(), 900'000U);
+  encoder.on_unfinished(0);
+  EXPECT_LT(options.answers->used(), 100'000U) << "handed on";
+  encoder.on_delta(0, {.text = std::string(600'000, 'x'), .ids = {}, .logprobs = {}}, {});
+  EXPECT_EQ(encoder.failure(), nullptr);
+  encoder.on_unfinished(500'000);
+  ASSERT_NE(encoder.failure(), nullptr) << "together with what is gathered";
+  EXPECT_EQ(encoder.failure()->code, ErrorCode::AnswerTooLarge);
+}
+
+TEST(ChatStream, WhatEnginesHaveNotFinishedCounts) {
+  FakeExchange exchange;
+  const ApiOptions options;
+  serving::ServiceOptions bounds;
+  bounds.answer_bytes = 1'000'000;
+  bounds.answers = std::make_shared<net::http::BodyBudget>(1'500'000);
+  StreamEncoder first(exchange, options, info(), bounds);
+  first.on_unfinished(900'000);
+  EXPECT_EQ(first.failure(), nullptr);
+  {
+    StreamEncoder second(exchange, options, info(), bounds);
+    second.on_unfinished(900'000);
+    ASSERT_NE(second.failure(), nullptr);
+    EXPECT_EQ(second.failure()->code, ErrorCode::Overloaded);
+  }
+  first.on_unfinished(1'000'001);
+  ASSERT_NE(first.failure(), nullptr);
+  EXPECT_EQ(first.failure()->code, ErrorCode::AnswerTooLarge);
+}
+
 TEST(UnaryAnswer, AllAnswersTogetherHaveABound) {
   serving::ServiceOptions options;
   options.answers = std::make_shared<net::http::BodyBudget>(300'000);

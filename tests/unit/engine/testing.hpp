@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +34,13 @@ class RecordingSink final : public TokenSink {
       finish = *chunk.finish;
     }
   }
+  bool on_unfinished(std::size_t bytes) override {
+    EXPECT_FALSE(ended() || refused) << "more behind the end";
+    unfinished = bytes;
+    most_unfinished = std::max(most_unfinished, bytes);
+    refused = bytes > allowed;
+    return !refused;
+  }
   void on_error(Error what) override {
     EXPECT_FALSE(ended()) << "an error behind the end: " << what.message;
     error = std::move(what);
@@ -38,6 +48,10 @@ class RecordingSink final : public TokenSink {
 
   bool ended() const { return finish || error; }
 
+  std::size_t allowed = std::numeric_limits<std::size_t>::max();  ///< Of unfinished bytes.
+  std::size_t unfinished = 0;
+  std::size_t most_unfinished = 0;
+  bool refused = false;
   std::optional<std::uint32_t> prompt_tokens;
   std::vector<TokenLogprob> prompt_logprobs;
   int chunks = 0;

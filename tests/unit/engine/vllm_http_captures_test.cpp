@@ -37,7 +37,7 @@ class VllmHttpCaptures : public ::testing::TestWithParam<std::string_view> {
   /// Feeds a whole answer of the recording.
   Result<> answer(const GenerateRequest& request, std::string_view body) {
     ResponseTranslator translator(request);
-    return translator.feed_answer(scratch, body, sink);
+    return translator.feed_answer(scratch, std::string(body), sink);
   }
 
   std::map<std::string, std::vector<std::string>> recording =

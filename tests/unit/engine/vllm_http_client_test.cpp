@@ -348,6 +348,40 @@ TEST_F(VllmHttpClient, AnAnswerOfAnotherKindIsAProtocolError) {
   EXPECT_THAT(error.message, HasSubstr("application/json"));
 }
 
+/// A whole answer of about `bytes`.
+std::string whole_answer(std::size_t bytes) {
+  return R"({"request_id":"r","filler":")" + std::string(bytes, 'x') +
+         R"(","choices":[{"index":0,"finish_reason":"length","token_ids":[5]}],)"
+         R"("prompt_logprobs":[null,{"2":{"logprob":-1.0,"rank":1}},{"3":{"logprob":-2.0,"rank":1}}]})";
+}
+
+TEST_F(VllmHttpClient, AWholeAnswerIsToldWhileItIsGathered) {
+  server.on(kGenerate, whole_answer(4'000'000));
+  connect();
+  GenerateRequest request = plain_request();
+  request.output.prompt_logprobs = 0;
+  open(request);
+  ASSERT_TRUE(wait([&] { return sink.ended(); }));
+  ASSERT_FALSE(sink.error) << sink.error->message;
+  EXPECT_THAT(sink.prompt_logprobs, SizeIs(3));
+  EXPECT_GT(sink.most_unfinished, 4'000'000U);
+  EXPECT_EQ(sink.unfinished, 0U) << "handed on";
+}
+
+TEST_F(VllmHttpClient, AWholeAnswerThatMayNotBeGatheredIsDropped) {
+  server.on(kGenerate, whole_answer(30'000'000));
+  connect();
+  GenerateRequest request = plain_request();
+  request.output.prompt_logprobs = 0;
+  sink.allowed = 1'000'000;
+  open(request);
+  ASSERT_TRUE(wait([&] { return sink.refused; }));
+  EXPECT_LT(sink.most_unfinished, 1'100'000U) << "one read more at the most";
+  settle();
+  EXPECT_FALSE(sink.ended()) << "who refused knows";
+  EXPECT_FALSE(sink.prompt_tokens);
+}
+
 /// Pauses the stream inside each chunk.
 class PausingSink final : public TokenSink {
  public:

@@ -23,7 +23,9 @@ struct Bench {
   explicit Bench(const GenerateRequest& request = plain_request()) : translator(request) {}
 
   Result<> feed(std::string_view event) { return translator.feed_event(scratch, event, sink); }
-  Result<> answer(std::string_view body) { return translator.feed_answer(scratch, body, sink); }
+  Result<> answer(std::string_view body) {
+    return translator.feed_answer(scratch, std::string(body), sink);
+  }
   /// The failure of an event that must fail.
   Error failure(std::string_view event) {
     const Result<> fed = feed(event);
