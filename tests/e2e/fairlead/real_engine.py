@@ -33,9 +33,10 @@ def free_ports(count):
 
 
 @contextlib.contextmanager
-def real_engine(folder, frontend, *more):
-    """A started engine, with more flags if any; `url` of its HTTP server and, with the Rust frontend, `grpc`."""
-    http, grpc = free_ports(2)
+def real_engine(folder, frontend, *more, at=None):
+    """A started engine, with more flags if any; `url` of its HTTP server and, with the Rust frontend, `grpc`. `at`
+    fixes both ports, for an engine that comes back."""
+    http, grpc = at or free_ports(2)
     log = folder / "engine.log"
     env = {**os.environ, "PATH": f"{HOME}/venv/bin:{os.environ['PATH']}", "VLLM_CPU_KVCACHE_SPACE": "1",
            "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE",

@@ -37,6 +37,17 @@ class KvViewsTest : public ::testing::Test {
     return set;
   }
 
+  /// The first worker publishes events where nobody listens.
+  static void give_source(fleet::WorkerSet& set) {
+    auto worker = std::make_shared<fleet::Worker>(*set.workers[0]);
+    worker->info.kv_event_sources = {{.endpoint = "tcp://127.0.0.1:1",
+                                      .replay_endpoint = "",
+                                      .topic = "",
+                                      .data_parallel_rank = 0,
+                                      .buffer_steps = 0}};
+    set.workers[0] = worker;
+  }
+
   void show(const std::vector<std::shared_ptr<fleet::WorkerSet>>& sets) {
     auto model = std::make_shared<fleet::Model>();
     model->name = "m";
@@ -186,13 +197,7 @@ TEST_F(KvViewsTest, ManyRanksAreBounded) {
 
 TEST_F(KvViewsTest, ASourceThatIsNotThereMakesTheViewDegraded) {
   auto set = make_set(2);
-  auto worker = std::make_shared<fleet::Worker>(*set->workers[0]);
-  worker->info.kv_event_sources = {{.endpoint = "tcp://127.0.0.1:1",
-                                    .replay_endpoint = "",
-                                    .topic = "",
-                                    .data_parallel_rank = 0,
-                                    .buffer_steps = 0}};
-  set->workers[0] = worker;
+  give_source(*set);
   show({set});
   const auto id = view().find({100, 0});
   ASSERT_TRUE(id);
@@ -222,13 +227,7 @@ class KvViewsWithoutEvents : public KvViewsTest {
 
 TEST_F(KvViewsWithoutEvents, SourcesAreNotFollowedAndOptionsCount) {
   auto set = make_set(1);
-  auto worker = std::make_shared<fleet::Worker>(*set->workers[0]);
-  worker->info.kv_event_sources = {{.endpoint = "tcp://127.0.0.1:1",
-                                    .replay_endpoint = "",
-                                    .topic = "",
-                                    .data_parallel_rank = 0,
-                                    .buffer_steps = 0}};
-  set->workers[0] = worker;
+  give_source(*set);
   show({set});
   EXPECT_EQ(view().states[*view().find({100, 0})], TargetState::Approximate);
   const auto prompt = tokens(64, 1);
