@@ -18,6 +18,7 @@ struct ApiOptions {
   /// Silence before a comment frame; 0 = off.
   net::Duration keep_alive = std::chrono::seconds(15);
   std::size_t high_mark_bytes = 256 * 1024;  ///< Unsent bytes above which engines are paused.
+  bool admin = true;                         ///< The routes that tell of the inside and change it.
   bool access_log = false;                   ///< One INFO line per request.
 };
 

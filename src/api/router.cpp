@@ -43,27 +43,32 @@ class AccessLine {
 
 struct ApiRouter::Route {
   std::string_view path;
-  // Of the two, one is set: what answers GET and HEAD, or the endpoint that answers POST.
-  int (ApiRouter::*get)(net::http::Exchange&) = nullptr;
-  observe::Endpoint post = observe::Endpoint::kCount;
+  int (ApiRouter::*get)(net::http::Exchange&) = nullptr;              // answers GET and HEAD
+  net::Task<int> (ApiRouter::*post)(net::http::Exchange&) = nullptr;  // answers POST
+  bool admin = false;                                                 // can be switched off
 
-  std::string_view allow() const { return get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS"; }
+  std::string_view allow() const {
+    return !post ? "GET, HEAD, OPTIONS" : !get ? "POST, OPTIONS" : "GET, HEAD, POST, OPTIONS";
+  }
+  std::string_view use() const { return !post ? "GET" : !get ? "POST" : "GET or POST"; }
 };
 
-const ApiRouter::Route* ApiRouter::find_route(std::string_view path) {
+const ApiRouter::Route* ApiRouter::find_route(std::string_view path) const {
   static constexpr auto kRoutes = std::to_array<Route>({
-      {"/v1/chat/completions", nullptr, observe::Endpoint::ChatCompletions},
-      {"/v1/completions", nullptr, observe::Endpoint::Completions},
+      {"/v1/chat/completions", nullptr, &ApiRouter::chat_completions},
+      {"/v1/completions", nullptr, &ApiRouter::completions},
       {"/v1/models", &ApiRouter::models},
       {"/health", &ApiRouter::health},
       {"/live", &ApiRouter::live},
       {"/ready", &ApiRouter::ready},
       {"/metrics", &ApiRouter::metrics},
+      {"/v1/route", nullptr, &ApiRouter::route, true},
+      {"/busy_threshold", &ApiRouter::thresholds, &ApiRouter::change_thresholds, true},
   });
   static constexpr Route kModel{kModels, &ApiRouter::model};
   for (const Route& route : kRoutes) {
     if (route.path == path) {
-      return &route;
+      return route.admin && !options_.admin ? nullptr : &route;
     }
   }
   return path.size() > kModels.size() && path.starts_with(kModels) ? &kModel : nullptr;
@@ -74,7 +79,9 @@ ApiRouter::ApiRouter(serving::Service& service, const observe::Registry& registr
     : service_(service),
       registry_(registry),
       options_(options),
-      generate_(service, options_, seed) {}
+      generate_(service, options_, seed),
+      route_(service, options_),
+      thresholds_(service, options_) {}
 
 net::http::Handler ApiRouter::handler() {
   return [this](net::http::Exchange& exchange) { return serve(exchange); };
@@ -98,8 +105,8 @@ net::Task<int> ApiRouter::dispatch(net::http::Exchange& exchange) {
                                           std::string_view(request.path).substr(0, 512)),
                               {}});
   }
-  if (request.method == "POST" && !route->get) {
-    co_return co_await generate_.serve(exchange, route->post);
+  if (request.method == "POST" && route->post) {
+    co_return co_await (this->*route->post)(exchange);
   }
   if ((request.method == "GET" || request.method == "HEAD") && route->get) {
     co_return (this->*route->get)(exchange);
@@ -112,7 +119,7 @@ net::Task<int> ApiRouter::dispatch(net::http::Exchange& exchange) {
   }
   const Error error{ErrorCode::MethodNotAllowed,
                     fmt::format("Method {} is not allowed for {}; use {}", request.method,
-                                route->path, route->get ? "GET" : "POST"),
+                                route->path, route->use()),
                     {}};
   respond_error(exchange, error, options_, std::move(headers));
   co_return error_status(error, options_);
@@ -126,6 +133,22 @@ int ApiRouter::respond(net::http::Exchange& exchange, int status, std::string_vi
 int ApiRouter::fail(net::http::Exchange& exchange, const Error& error) {
   respond_error(exchange, error, options_);
   return error_status(error, options_);
+}
+
+net::Task<int> ApiRouter::chat_completions(net::http::Exchange& exchange) {
+  return generate_.serve(exchange, observe::Endpoint::ChatCompletions);
+}
+
+net::Task<int> ApiRouter::completions(net::http::Exchange& exchange) {
+  return generate_.serve(exchange, observe::Endpoint::Completions);
+}
+
+net::Task<int> ApiRouter::route(net::http::Exchange& exchange) { return route_.serve(exchange); }
+
+int ApiRouter::thresholds(net::http::Exchange& exchange) { return thresholds_.list(exchange); }
+
+net::Task<int> ApiRouter::change_thresholds(net::http::Exchange& exchange) {
+  co_return thresholds_.change(exchange);
 }
 
 int ApiRouter::models(net::http::Exchange& exchange) {

@@ -4,7 +4,9 @@
 #include <string_view>
 
 #include "api/openai/generate_handler.hpp"
+#include "api/openai/route_handler.hpp"
 #include "api/options.hpp"
+#include "api/thresholds.hpp"
 #include "net/http.hpp"
 #include "net/task.hpp"
 #include "observe/metrics.hpp"
@@ -29,12 +31,17 @@ class ApiRouter {
 
  private:
   struct Route;
-  static const Route* find_route(std::string_view path);
+  const Route* find_route(std::string_view path) const;
 
   net::Task<> serve(net::http::Exchange& exchange);
   net::Task<int> dispatch(net::http::Exchange& exchange);
   int respond(net::http::Exchange& exchange, int status, std::string_view body);
   int fail(net::http::Exchange& exchange, const Error& error);
+  net::Task<int> chat_completions(net::http::Exchange& exchange);
+  net::Task<int> completions(net::http::Exchange& exchange);
+  net::Task<int> route(net::http::Exchange& exchange);
+  net::Task<int> change_thresholds(net::http::Exchange& exchange);
+  int thresholds(net::http::Exchange& exchange);
   int models(net::http::Exchange& exchange);
   int model(net::http::Exchange& exchange);
   int health(net::http::Exchange& exchange);
@@ -46,6 +53,8 @@ class ApiRouter {
   const observe::Registry& registry_;
   ApiOptions options_;
   openai::GenerateHandler generate_;
+  openai::RouteHandler route_;
+  ThresholdsHandler thresholds_;
 };
 
 }  // namespace fairlead::api

@@ -73,6 +73,7 @@ api::ApiOptions api_options(const Settings& settings) {
   api.overload_status = static_cast<int>(settings.integer("overload-status"));
   api.retry_after = static_cast<std::uint32_t>(settings.integer("retry-after-secs"));
   api.keep_alive = std::chrono::milliseconds(settings.integer("sse-keep-alive-ms"));
+  api.admin = !settings.flag("disable-admin-api");
   api.access_log = settings.flag("access-log");
   return api;
 }

@@ -488,6 +488,12 @@ constexpr auto kApiOptions = std::to_array<OptionSpec>({
      .default_value = "fairlead_frontend",
      .help = "Prefix of every metric's name",
      .section = kApi},
+    {.name = "disable-admin-api",
+     .kind = Bool,
+     .help = "Leave out the routes that tell of the inside of the routing and change it: "
+             "/v1/route and /busy_threshold",
+     .section = kApi,
+     .dyn_name = "DYN_DISABLE_FRONTEND_ADMIN_API"},
     {.name = "access-log", .kind = Bool, .help = "Log one line per request", .section = kApi},
 });
 
@@ -495,7 +501,6 @@ constexpr auto kUnsupported = std::to_array<UnsupportedVariable>({
     {"DYN_FILE_KV", "that store is laid out differently; name a folder of cards: --discovery-dir"},
     {"DYN_HTTP_PRE_COMMIT_ERROR_PEEK_MS",
      "the status is always held back until the engine's first message"},
-    {"DYN_DISABLE_FRONTEND_ADMIN_API", kNoRange},
     {"DYN_ENABLE_STREAMING_TOOL_DISPATCH", kNoRange},
     {"DYN_ENABLE_STREAMING_REASONING_DISPATCH", kNoRange},
     {"DYN_ENABLE_ANTHROPIC_API", kNoRange},

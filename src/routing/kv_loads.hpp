@@ -38,6 +38,14 @@ inline double batch_tokens(std::uint64_t reported) {
   return reported > 0 ? static_cast<double>(reported) : kUnknown;
 }
 
+/// What becomes of thresholds. Absent: stays as it is; present without a value: no such threshold.
+struct ThresholdChange {
+  std::optional<std::optional<double>> active_decode_blocks = {};         ///< See BusyThresholds.
+  std::optional<std::optional<std::int64_t>> active_prefill_tokens = {};  ///< Likewise.
+  std::optional<std::optional<double>> active_prefill_tokens_frac = {};   ///< Likewise.
+  bool operator==(const ThresholdChange&) const = default;
+};
+
 /// What one running request has booked at its target.
 struct KvBooking {
   TargetIndex target = 0;                        ///< Where.

@@ -82,7 +82,8 @@ struct KvRoute {
   std::span<const std::uint64_t> allowed = {};  ///< Only these workers; empty = all.
   std::span<const std::string_view> required_taints = {};  ///< Workers lacking one are left out.
   std::span<const PreferredTaint> preferred_taints = {};   ///< Scale the cost, pins apart.
-  std::vector<CandidateCost>* explain = nullptr;  ///< Gets every target weighed, when given.
+  std::vector<CandidateCost>* explain = nullptr;  ///< Gets every target that would do if no worker
+                                                  ///< were named or bound, when given.
 };
 
 /// What was decided, for the log, metrics and the comparison with what the engine reports.

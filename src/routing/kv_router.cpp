@@ -69,6 +69,24 @@ Result<KvDecision> Router::preview(const std::shared_ptr<const fleet::WorkerSet>
 
 void Router::set_thresholds(const fleet::Model& model, const BusyThresholds& thresholds) {
   const std::lock_guard lock(mutex_);
+  put_thresholds(model, thresholds);
+}
+
+BusyThresholds Router::change_thresholds(const fleet::Model& model, const ThresholdChange& change) {
+  const std::lock_guard lock(mutex_);
+  BusyThresholds out = thresholds_of(model);
+  out.active_decode_blocks = change.active_decode_blocks.value_or(out.active_decode_blocks);
+  out.active_prefill_tokens = change.active_prefill_tokens.value_or(out.active_prefill_tokens);
+  out.active_prefill_tokens_frac =
+      change.active_prefill_tokens_frac.value_or(out.active_prefill_tokens_frac);
+  if (change != ThresholdChange{}) {
+    put_thresholds(model, out);
+  }
+  return out;
+}
+
+// Under mutex_.
+void Router::put_thresholds(const fleet::Model& model, const BusyThresholds& thresholds) {
   model_thresholds_.insert_or_assign(model.files_name(), thresholds);
   for (const auto& set : model.worker_sets) {
     set_thresholds_[set->id] = thresholds;
@@ -80,6 +98,11 @@ void Router::set_thresholds(const fleet::Model& model, const BusyThresholds& thr
 
 BusyThresholds Router::thresholds(const fleet::Model& model) const {
   const std::lock_guard lock(mutex_);
+  return thresholds_of(model);
+}
+
+// Under mutex_.
+BusyThresholds Router::thresholds_of(const fleet::Model& model) const {
   const auto own = model_thresholds_.find(model.files_name());
   return own == model_thresholds_.end() ? options_.thresholds : own->second;
 }

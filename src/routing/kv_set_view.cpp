@@ -28,4 +28,9 @@ std::optional<kv::TargetId> KvSetView::find(TargetRef target) const {
   return found == by_ref.end() || key(*found) != wanted ? std::nullopt : std::optional(*found);
 }
 
+std::span<const kv::TargetId> KvSetView::of_worker(std::uint64_t worker_id) const {
+  return std::ranges::equal_range(by_ref, worker_id, {},
+                                  [this](kv::TargetId id) { return places[id].worker_id; });
+}
+
 }  // namespace fairlead::routing

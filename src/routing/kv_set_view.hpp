@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -60,6 +61,8 @@ struct KvSetView {
 
   /// The id of a target, if the view has it.
   std::optional<kv::TargetId> find(TargetRef target) const;
+  /// The ids of a worker's targets, by rank.
+  std::span<const kv::TargetId> of_worker(std::uint64_t worker_id) const;
   /// True when a target's events tell what it has cached.
   bool follows_events(kv::TargetId id) const {
     return states[id] == TargetState::Live || states[id] == TargetState::Replaying;

@@ -297,20 +297,10 @@ Result<TargetIndex> KvTable::by_scan(const KvRouterConfig& config, const PromptS
       continue;
     }
     busy |= target.overloaded;
-    if (target.overloaded && !route.explain) {
-      continue;
-    }
-    const double factor = route.preferred_taints.empty() ? 1.0 : taints(route, target);
-    if (!route.explain) {
+    if (!target.overloaded) {
+      const double factor = route.preferred_taints.empty() ? 1.0 : taints(route, target);
       weighed_.emplace_back(index, weigh(config, shape, index).cost * factor);
-      continue;
     }
-    CandidateCost& candidate = route.explain->emplace_back(explain(config, shape, index));
-    candidate.terms.cost *= factor;
-    weighed_.emplace_back(index, candidate.terms.cost);
-  }
-  if (route.explain) {
-    std::erase_if(weighed_, [&](const Weighed& one) { return targets[one.target].overloaded; });
   }
   if (weighed_.empty()) {
     return busy ? fail(ErrorCode::Overloaded, "all workers are busy")
@@ -323,17 +313,29 @@ Result<TargetIndex> KvTable::by_scan(const KvRouterConfig& config, const PromptS
   return config.router_temperature > 0 ? drawn(config.router_temperature) : cheapest();
 }
 
-CandidateCost KvTable::explain(const KvRouterConfig& config, const PromptShape& shape,
-                               TargetIndex index) const {
-  const KvLoads::Target& target = loads_.targets()[index];
-  const Known& known = known_[index];
-  const bool has = known.stamp == stamp_;
-  return {.target = {.worker_id = target.worker_id, .rank = target.rank},
-          .cached = has ? known.cached : CachedBlocks{},
-          .load = load_of(index),
-          .terms = weigh(config, shape, index),
-          .overloaded = target.overloaded,
-          .stale = has ? !known.live : degraded_};
+// All that would do for the request if it named no worker and had no session.
+void KvTable::explain(const KvRouterConfig& config, const PromptShape& shape,
+                      const RouteRequest& request, const KvRoute& route) {
+  const std::vector<bool>* adapter =
+      request.adapter.empty() ? nullptr : &loads_.with_adapter(request.adapter);
+  for (TargetIndex index = 0; index < loads_.targets().size(); ++index) {
+    const KvLoads::Target& target = loads_.targets()[index];
+    if (!admits(request, route, adapter, target)) {
+      continue;
+    }
+    const Known& known = known_[index];
+    const bool has = known.stamp == stamp_;
+    CandidateCost& out = route.explain->emplace_back(
+        CandidateCost{.target = {.worker_id = target.worker_id, .rank = target.rank},
+                      .cached = has ? known.cached : CachedBlocks{},
+                      .load = load_of(index),
+                      .terms = weigh(config, shape, index),
+                      .overloaded = target.overloaded,
+                      .stale = has ? !known.live : degraded_});
+    if (!route.preferred_taints.empty()) {
+      out.terms.cost *= taints(route, target);
+    }
+  }
 }
 
 TargetIndex KvTable::cheapest() {
@@ -434,6 +436,9 @@ Result<KvTable::Picked> KvTable::pick(const KvRouterConfig& config, const Prompt
       return std::unexpected(found.error());
     }
     target = target ? target : *found;
+  }
+  if (route.explain) {
+    explain(config, shape, request, route);
   }
   const KvLoads::Target& state = loads_.targets()[*target];
   Picked out;

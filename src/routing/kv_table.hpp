@@ -131,8 +131,8 @@ class KvTable : public std::enable_shared_from_this<KvTable> {
   void learn(const KvRouterConfig& config, const KvRoute& route);
   TargetLoad load_of(TargetIndex index) const;
   CostTerms weigh(const KvRouterConfig& config, const PromptShape& shape, TargetIndex index) const;
-  CandidateCost explain(const KvRouterConfig& config, const PromptShape& shape,
-                        TargetIndex index) const;
+  void explain(const KvRouterConfig& config, const PromptShape& shape, const RouteRequest& request,
+               const KvRoute& route);
   bool ordered(const KvRouterConfig& config, const RouteRequest& request,
                const KvRoute& route) const;
   bool admits(const RouteRequest& request, const KvRoute& route, const std::vector<bool>* adapter,

@@ -133,6 +133,8 @@ class Router {
   /// From when on workers of a model (of every model that shares its worker sets) are overloaded,
   /// from now on and for sets it gets later. Kv mode only.
   void set_thresholds(const fleet::Model& model, const BusyThresholds& thresholds);
+  /// Changes some of a model's thresholds and returns them all as they are then; one step.
+  BusyThresholds change_thresholds(const fleet::Model& model, const ThresholdChange& change);
   /// Those of a model.
   BusyThresholds thresholds(const fleet::Model& model) const;
   /// KV blocks in use at a rank as its engine reports them; ignored for unknown ones.
@@ -157,6 +159,8 @@ class Router {
     std::string_view worker_type;  // label
   };
   std::shared_ptr<LoadTable> table_of(const fleet::WorkerSet& set);
+  void put_thresholds(const fleet::Model& model, const BusyThresholds& thresholds);
+  BusyThresholds thresholds_of(const fleet::Model& model) const;
   std::shared_ptr<KvTable> kv_table_of(const fleet::WorkerSet& set);
   void retain_kv(const std::map<std::uint64_t, std::shared_ptr<const fleet::WorkerSet>>& sets);
   void collect_kv(observe::TextWriter& writer) const;

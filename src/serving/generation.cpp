@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "fleet/selection.hpp"
 #include "routing/kv_query.hpp"
 #include "serving/dispatch.hpp"
 #include "serving/waiting_place.hpp"
@@ -252,20 +251,12 @@ class Generation::Choice final : public engine::TokenSink {
   Result<BookedWorker> choose(const std::vector<std::uint64_t>& excluded) {
     // Later attempts look at the newest fleet: the snapshot of the request may list the dead.
     Service& service = owner_.service_;
-    const ServedModel* const served = service.served()->find(owner_.spec_.model->name);
-    if (!served) {
-      return fail(ErrorCode::NoWorkers,
-                  fmt::format("model `{}` has no workers", owner_.spec_.model->name));
-    }
-    const auto set = fleet::select_worker_set(*served->model,
-                                              {.required = engine::required_capabilities(request_),
-                                               .worker_id = owner_.spec_.worker_id,
-                                               .enforce = service.options().enforce_capabilities},
-                                              service.draw());
+    const auto set =
+        choose_set(service, owner_.spec_.model->name, owner_.spec_.worker_id, request_);
     if (!set) {
       return std::unexpected(set.error());
     }
-    const std::string& model = served->model->files_name();
+    const std::string& model = owner_.spec_.model->files_name();
     if (!place_ && service.router().queues(model)) {
       place_ = std::make_unique<WaitingPlace>(model, owner_.spec_.queue);
     }

@@ -89,6 +89,8 @@ class Service {
   }
   /// What is known of a worker set's caches; null when nothing is.
   std::shared_ptr<const routing::KvSetView> kv_view(std::uint64_t set) const;
+  /// True when workers are chosen by what they have cached.
+  bool routes_by_kv() const { return router_.mode() == routing::RouterMode::Kv; }
   /// Binds sessions to workers; kv mode only. `sessions` outlives the service; null: none are.
   void set_sessions(routing::SessionAffinity* sessions) { sessions_ = sessions; }
   /// The bindings, or null.

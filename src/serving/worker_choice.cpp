@@ -1,8 +1,12 @@
 #include "serving/worker_choice.hpp"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "base/log.hpp"
+#include "engine/request_check.hpp"
+#include "fleet/selection.hpp"
 #include "kv/hashes.hpp"
 #include "net/reactor.hpp"
 #include "routing/kv_query.hpp"
@@ -34,6 +38,35 @@ std::optional<routing::TargetRef> bound_target(Service& service, std::string_vie
   return target;
 }
 
+/// What is known of a request before its worker is chosen. `route` refers to the service's query
+/// and to `view`.
+struct Known {
+  net::TimePoint now;
+  std::shared_ptr<const routing::KvSetView> view;  // null outside of kv mode, or: nothing is known
+  bool reuses = false;                             // what the view says counts for the request
+  routing::KvRoute route;
+};
+
+Known look_up(Service& service, const fleet::WorkerSet& set, const ChoiceContext& context,
+              const engine::GenerateRequest& request) {
+  Known out;
+  out.now = net::Reactor::current()->now();
+  out.route.prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
+  out.route.expected_output = context.expected_output;
+  if (!service.routes_by_kv()) {
+    return out;
+  }
+  out.view = service.kv_view(set.id);
+  out.route.preferred = bound_target(service, context.session, out.now);
+  out.reuses = out.view && !request.bypass_prefix_cache;
+  if (out.reuses) {
+    service.kv_query().look_up(*out.view, request.prompt,
+                               kv::hash_seed(request.lora_name, request.cache_salt), out.now,
+                               out.route);
+  }
+  return out;
+}
+
 }  // namespace
 
 SessionHold::SessionHold(routing::SessionAffinity* sessions, std::string_view session,
@@ -59,38 +92,56 @@ void SessionHold::end(bool failed) {
   }
 }
 
+Result<std::shared_ptr<const fleet::WorkerSet>> choose_set(Service& service,
+                                                           const std::string& model,
+                                                           std::optional<std::uint64_t> worker_id,
+                                                           const engine::GenerateRequest& request) {
+  const ServedModel* const served = service.served()->find(model);
+  if (!served) {
+    return fail(ErrorCode::NoWorkers, fmt::format("model `{}` has no workers", model));
+  }
+  return fleet::select_worker_set(*served->model,
+                                  {.required = engine::required_capabilities(request),
+                                   .worker_id = worker_id,
+                                   .enforce = service.options().enforce_capabilities},
+                                  service.draw());
+}
+
 Result<BookedWorker> choose_worker(Service& service,
                                    const std::shared_ptr<const fleet::WorkerSet>& set,
                                    const ChoiceContext& context,
                                    const engine::GenerateRequest& request) {
-  BookedWorker out;
-  routing::KvRoute route{.prompt_tokens = static_cast<std::uint32_t>(request.prompt.size()),
-                         .expected_output = context.expected_output};
-  const bool by_cache = service.router().mode() == routing::RouterMode::Kv;
-  const net::TimePoint now = net::Reactor::current()->now();
-  if (by_cache) {
-    out.kv_view = service.kv_view(set->id);
-    route.preferred = bound_target(service, context.session, now);
-  }
-  const bool reuses = out.kv_view && !request.bypass_prefix_cache;
-  if (reuses) {
-    service.kv_query().look_up(*out.kv_view, request.prompt,
-                               kv::hash_seed(request.lora_name, request.cache_salt), now, route);
-  }
+  const Known known = look_up(service, *set, context, request);
   Result<routing::Reservation> booked =
-      service.router().choose(set, context.wanted, route, context.waiter);
+      service.router().choose(set, context.wanted, known.route, context.waiter);
   if (!booked) {
     return std::unexpected(std::move(booked.error()));
   }
+  BookedWorker out;
   out.reservation = std::move(*booked);
   if (const routing::KvDecision* decision = out.reservation.decision()) {
-    if (reuses) {
-      service.kv_query().routed(*out.kv_view, decision->target, now);
-    } else {
-      out.kv_view.reset();
+    if (known.reuses) {
+      service.kv_query().routed(*known.view, decision->target, known.now);
+      out.kv_view = known.view;
     }
     log_choice(request, *decision);
   }
+  return out;
+}
+
+Result<WorkerPreview> preview_worker(Service& service,
+                                     const std::shared_ptr<const fleet::WorkerSet>& set,
+                                     const ChoiceContext& context,
+                                     const engine::GenerateRequest& request) {
+  Known known = look_up(service, *set, context, request);
+  WorkerPreview out;
+  known.route.explain = &out.candidates;
+  Result<routing::KvDecision> decision = service.router().preview(set, context.wanted, known.route);
+  if (!decision) {
+    return std::unexpected(std::move(decision.error()));
+  }
+  out.decision = *decision;
+  out.kv_view = std::move(known.view);
   return out;
 }
 

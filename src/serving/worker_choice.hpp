@@ -6,10 +6,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "engine/request.hpp"
 #include "fleet/fleet.hpp"
+#include "routing/kv_route.hpp"
 #include "routing/kv_set_view.hpp"
 #include "routing/router.hpp"
 #include "routing/session_affinity.hpp"
@@ -38,6 +40,13 @@ class SessionHold {
   std::string session_;
 };
 
+/// The worker set of a model's newest snapshot that a request goes to. Errors: NoWorkers, and those
+/// of fleet::select_worker_set.
+Result<std::shared_ptr<const fleet::WorkerSet>> choose_set(Service& service,
+                                                           const std::string& model,
+                                                           std::optional<std::uint64_t> worker_id,
+                                                           const engine::GenerateRequest& request);
+
 /// A worker that was chosen and booked.
 struct BookedWorker {
   routing::Reservation reservation;                   ///< What is booked.
@@ -62,5 +71,20 @@ Result<BookedWorker> choose_worker(Service& service,
                                    const std::shared_ptr<const fleet::WorkerSet>& set,
                                    const ChoiceContext& context,
                                    const engine::GenerateRequest& request);
+
+/// What choose_worker would decide now, in kv mode.
+struct WorkerPreview {
+  routing::KvDecision decision;                       ///< What and why.
+  std::vector<routing::CandidateCost> candidates;     ///< All that would do, in no order.
+  std::shared_ptr<const routing::KvSetView> kv_view;  ///< By what; null: nothing is known.
+};
+
+/// Decides as choose_worker does for a request that does not wait; nothing is booked, counted,
+/// logged or sent. Kv mode only. Errors:
+/// those of Router::preview.
+Result<WorkerPreview> preview_worker(Service& service,
+                                     const std::shared_ptr<const fleet::WorkerSet>& set,
+                                     const ChoiceContext& context,
+                                     const engine::GenerateRequest& request);
 
 }  // namespace fairlead::serving

@@ -1,9 +1,7 @@
 #include "api/openai/generate_handler.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,54 +10,10 @@
 #include "api/openai/encoder.hpp"
 #include "api/openai/unary_encoder.hpp"
 #include "base/log.hpp"
-#include "serving/cpu_pool.hpp"
 #include "serving/generation.hpp"
 
 namespace fairlead::api::openai {
 namespace {
-
-// A body kept for the life of a stream costs memory for nothing; small buffers are reused.
-constexpr std::size_t kKeptBody = 4096;
-
-bool equals_ignoring_case(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) {
-           return (x >= 'A' && x <= 'Z' ? static_cast<char>(x - 'A' + 'a') : x) == y;
-         });
-}
-
-/// `application/json` or `application/…+json`, parameters aside.
-bool is_json(const net::http::Request& request) {
-  const auto field = request.headers.find("content-type");
-  if (!field) {
-    return false;
-  }
-  std::string_view type = field->substr(0, field->find(';'));
-  while (type.ends_with(' ') || type.ends_with('\t')) {
-    type.remove_suffix(1);
-  }
-  constexpr std::string_view kPrefix = "application/";
-  constexpr std::string_view kSuffix = "+json";
-  return equals_ignoring_case(type, "application/json") ||
-         (type.size() > kPrefix.size() + kSuffix.size() &&
-          equals_ignoring_case(type.substr(0, kPrefix.size()), kPrefix) &&
-          equals_ignoring_case(type.substr(type.size() - kSuffix.size()), kSuffix));
-}
-
-std::optional<Error> refusal(const serving::Service& service, const net::http::Request& request) {
-  if (service.draining()) {
-    return Error{ErrorCode::Draining, "The server is shutting down", {}};
-  }
-  if (!is_json(request)) {
-    return Error{ErrorCode::UnsupportedMediaType, "The content type must be application/json", {}};
-  }
-  const auto encoding = request.headers.find("content-encoding");
-  if (encoding && !equals_ignoring_case(*encoding, "identity")) {
-    return Error{ErrorCode::UnsupportedMediaType,
-                 "The body must be sent without a Content-Encoding: none is decoded here",
-                 {}};
-  }
-  return std::nullopt;
-}
 
 AnswerInfo answer_info(const Prepared& prepared, const serving::GenerationSpec& spec,
                        observe::Endpoint endpoint) {
@@ -85,21 +39,7 @@ AnswerInfo answer_info(const Prepared& prepared, const serving::GenerationSpec& 
 
 GenerateHandler::GenerateHandler(serving::Service& service, const ApiOptions& options,
                                  std::uint64_t seed)
-    : service_(service), options_(options), ids_(seed) {}
-
-PrepareInput GenerateHandler::input_for(const net::http::Request& request,
-                                        observe::Endpoint endpoint) const {
-  PrepareInput input;
-  input.endpoint = endpoint;
-  input.options = options_;
-  for (const net::http::Header& header : request.headers) {
-    if (header.name.starts_with("x-")) {
-      input.routing_headers.add(header.name, header.value);
-    }
-  }
-  input.models = service_.served();
-  return input;
-}
+    : service_(service), options_(options), preparation_(service, options), ids_(seed) {}
 
 int GenerateHandler::refuse(net::http::Exchange& exchange, observe::Endpoint endpoint,
                             const Prepared& prepared, double started, const Error& error) {
@@ -116,25 +56,16 @@ int GenerateHandler::refuse(net::http::Exchange& exchange, observe::Endpoint end
 net::Task<int> GenerateHandler::serve(net::http::Exchange& exchange, observe::Endpoint endpoint) {
   const double started = service_.seconds();
   Prepared prepared;
-  if (const auto error = refusal(service_, exchange.request())) {
+  net::http::Request& request = exchange.request();
+  if (const auto error = refusal(service_, request)) {
     co_return refuse(exchange, endpoint, prepared, started, *error);
   }
-  std::string& body = exchange.request().body;
-  if (body.size() <= service_.options().inline_prompt_bytes) {
-    prepared = prepare(input_for(exchange.request(), endpoint), body, reader_);
-    if (body.capacity() > kKeptBody) {
-      body = std::string();
-    }
+  if (preparation_.is_small(request)) {
+    prepared = preparation_.at_once(request, endpoint);
   } else {
-    const std::size_t size = body.size();
-    auto job = [input = input_for(exchange.request(), endpoint),
-                text = std::move(body)](const std::stop_token& stop) {
-      JsonReader reader;
-      return prepare(input, text, reader, stop);
-    };
     observe::PreparingScope preparing(service_.metrics(observe::Registry::kUnknownModel), endpoint,
                                       started);
-    Result<Prepared> done = co_await service_.pool().run(size, std::move(job));
+    Result<Prepared> done = co_await preparation_.on_pool(request, endpoint);
     preparing.done();
     if (!done) {
       co_return refuse(exchange, endpoint, prepared, started, done.error());

@@ -2,9 +2,8 @@
 
 #include <cstdint>
 
-#include "api/json_reader.hpp"
 #include "api/openai/encoder.hpp"
-#include "api/openai/prepare.hpp"
+#include "api/openai/preparation.hpp"
 #include "api/options.hpp"
 #include "api/request_ids.hpp"
 #include "base/intrusive_list.hpp"
@@ -35,13 +34,12 @@ class GenerateHandler {
     StreamEncoder* stream = nullptr;  // null for one document
   };
 
-  PrepareInput input_for(const net::http::Request& request, observe::Endpoint endpoint) const;
   int refuse(net::http::Exchange& exchange, observe::Endpoint endpoint, const Prepared& prepared,
              double started, const Error& error);
 
   serving::Service& service_;
   const ApiOptions& options_;
-  JsonReader reader_;
+  Preparation preparation_;
   RequestIds ids_;
   IntrusiveList<Live, Live> live_;
 };

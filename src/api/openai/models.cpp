@@ -130,6 +130,22 @@ void write_namespaces(json::Writer& writer, const fleet::Model& model) {
   writer.end_object();
 }
 
+/// In kv mode, what is known of the caches of a worker's ranks; nothing in other modes.
+void write_kv_views(json::Writer& writer, const serving::Service& service,
+                    const fleet::WorkerSet& set, const fleet::Worker& worker) {
+  if (!service.routes_by_kv()) {
+    return;
+  }
+  writer.key("kv_views").begin_array();
+  if (const auto view = service.kv_view(set.id)) {
+    for (const kv::TargetId id : view->of_worker(worker.id)) {
+      writer.begin_object().key("dp_rank").unsigned_integer(view->places[id].rank);
+      writer.key("state").string(routing::target_state_name(view->states[id])).end_object();
+    }
+  }
+  writer.end_array();
+}
+
 }  // namespace
 
 bool is_servable(const serving::Service& service, const fleet::Model& model) {
@@ -210,7 +226,9 @@ std::string health_body(const serving::Service& service) {
         writer.key("model").string(model->name);
         writer.key("role").string(fleet::role_name(set->role));
         writer.key("endpoint").string(worker->endpoint.url);
-        writer.key("healthy").boolean(worker->healthy).end_object();
+        writer.key("healthy").boolean(worker->healthy);
+        write_kv_views(writer, service, *set, *worker);
+        writer.end_object();
       }
     }
   }

@@ -122,8 +122,9 @@ class FakeEngineClient final : public engine::EngineClient {
 /// An ApiRouter over a service with one model `demo` (alias `alias`) and one fake engine.
 class ServingFixture : public ::testing::Test {
  protected:
-  explicit ServingFixture(ApiOptions options = {})
-      : router_(routing::RouterMode::RoundRobin, 1),
+  explicit ServingFixture(ApiOptions options = {},
+                          routing::RouterMode mode = routing::RouterMode::RoundRobin)
+      : router_(mode, 1),
         pool_({.threads = 1, .queue_jobs = 4}),
         registry_("fairlead_frontend", 1),
         service_(

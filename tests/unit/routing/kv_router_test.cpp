@@ -361,6 +361,52 @@ TEST_F(KvRouterTest, AnExplanationListsEveryTargetAndBooksNothing) {
   EXPECT_EQ(metric(*router_, "p_router_picks_total{reason=\"least_loaded\"}"), -1);
 }
 
+TEST_F(KvRouterTest, AnExplanationOfABindingListsWhatElseWouldDo) {
+  RouterOptions options;
+  options.thresholds.active_prefill_tokens = 100;
+  start(3, options, 2);
+  replace(1, [](fleet::Worker& worker) { worker.healthy = false; });
+  const auto prompt = make_prompt(1, 10);
+  KvRoute route = this->route(prompt);
+  std::vector<CandidateCost> candidates;
+  route.explain = &candidates;
+  const RouteRequest named{.worker_id = 102, .excluded = {}, .adapter = {}};
+  auto decision = router_->preview(set_, named, route);
+  ASSERT_TRUE(decision);
+  EXPECT_EQ(decision->reason, PickReason::Pinned);
+  EXPECT_EQ(candidates.size(), 4u) << "two ranks of each that is well";
+  candidates.clear();
+  route.preferred = TargetRef{.worker_id = 100, .rank = 1};
+  decision = router_->preview(set_, {}, route);
+  ASSERT_TRUE(decision);
+  EXPECT_EQ(decision->reason, PickReason::Affinity);
+  EXPECT_EQ(candidates.size(), 4u);
+  candidates.clear();
+  const RouteRequest ranked{.worker_id = {}, .excluded = {}, .adapter = {}, .rank = 1};
+  route.preferred.reset();
+  ASSERT_TRUE(router_->preview(set_, ranked, route));
+  EXPECT_EQ(candidates.size(), 2u);
+}
+
+TEST_F(KvRouterTest, ThresholdsChangeOneByOne) {
+  start(2);
+  fleet::Model model;
+  model.name = "m";
+  model.worker_sets = {set_};
+  EXPECT_EQ(router_->change_thresholds(model, {}), BusyThresholds{});
+  EXPECT_EQ(router_->change_thresholds(model, {.active_decode_blocks = {{0.5}}}),
+            (BusyThresholds{.active_decode_blocks = 0.5}));
+  EXPECT_EQ(router_->change_thresholds(model, {.active_prefill_tokens = {{7}}}),
+            (BusyThresholds{.active_decode_blocks = 0.5, .active_prefill_tokens = 7}));
+  const ThresholdChange off{.active_decode_blocks = std::optional<double>()};
+  EXPECT_EQ(router_->change_thresholds(model, off), (BusyThresholds{.active_prefill_tokens = 7}));
+  EXPECT_EQ(router_->thresholds(model), (BusyThresholds{.active_prefill_tokens = 7}));
+  const auto prompt = make_prompt(1, 10);
+  const Reservation one = must(route(prompt), {.worker_id = 100, .excluded = {}, .adapter = {}});
+  const Reservation two = must(route(prompt), {.worker_id = 101, .excluded = {}, .adapter = {}});
+  EXPECT_EQ(choose(route(prompt)).error().code, ErrorCode::Overloaded) << "in force at once";
+}
+
 TEST_F(KvRouterTest, OtherModesTakeTheSameCallAndCountTheirPicks) {
   Router router(RouterMode::RoundRobin, 1);
   set_ = make_kv_set(2);
