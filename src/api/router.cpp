@@ -43,14 +43,17 @@ class AccessLine {
 
 struct ApiRouter::Route {
   std::string_view path;
-  int (ApiRouter::*get)(net::http::Exchange&) = nullptr;              // answers GET and HEAD
-  net::Task<int> (ApiRouter::*post)(net::http::Exchange&) = nullptr;  // answers POST
-  bool admin = false;                                                 // can be switched off
+  int (ApiRouter::*get)(net::http::Exchange&) = nullptr;                // answers GET and HEAD
+  net::Task<int> (ApiRouter::*post)(net::http::Exchange&) = nullptr;    // answers POST
+  bool admin = false;                                                   // can be switched off
+  net::Task<int> (ApiRouter::*stream)(net::http::Exchange&) = nullptr;  // in place of `get`
 
   std::string_view allow() const {
-    return !post ? "GET, HEAD, OPTIONS" : !get ? "POST, OPTIONS" : "GET, HEAD, POST, OPTIONS";
+    return !post              ? "GET, HEAD, OPTIONS"
+           : !(get || stream) ? "POST, OPTIONS"
+                              : "GET, HEAD, POST, OPTIONS";
   }
-  std::string_view use() const { return !post ? "GET" : !get ? "POST" : "GET or POST"; }
+  std::string_view use() const { return !post ? "GET" : !(get || stream) ? "POST" : "GET or POST"; }
 };
 
 const ApiRouter::Route* ApiRouter::find_route(std::string_view path) const {
@@ -64,6 +67,7 @@ const ApiRouter::Route* ApiRouter::find_route(std::string_view path) const {
       {"/metrics", &ApiRouter::metrics},
       {"/v1/route", nullptr, &ApiRouter::route, true},
       {"/busy_threshold", &ApiRouter::thresholds, &ApiRouter::change_thresholds, true},
+      {"/v1/kv/dump", nullptr, nullptr, true, &ApiRouter::kv_dump},
   });
   static constexpr Route kModel{kModels, &ApiRouter::model};
   for (const Route& route : kRoutes) {
@@ -81,7 +85,8 @@ ApiRouter::ApiRouter(serving::Service& service, const observe::Registry& registr
       options_(options),
       generate_(service, options_, seed),
       route_(service, options_),
-      thresholds_(service, options_) {}
+      thresholds_(service, options_),
+      kv_dump_(service, options_) {}
 
 net::http::Handler ApiRouter::handler() {
   return [this](net::http::Exchange& exchange) { return serve(exchange); };
@@ -108,8 +113,13 @@ net::Task<int> ApiRouter::dispatch(net::http::Exchange& exchange) {
   if (request.method == "POST" && route->post) {
     co_return co_await (this->*route->post)(exchange);
   }
-  if ((request.method == "GET" || request.method == "HEAD") && route->get) {
-    co_return (this->*route->get)(exchange);
+  if (request.method == "GET" || request.method == "HEAD") {
+    if (route->get) {
+      co_return (this->*route->get)(exchange);
+    }
+    if (route->stream) {
+      co_return co_await (this->*route->stream)(exchange);
+    }
   }
   net::http::HeaderList headers{{"allow", std::string(route->allow())}};
   if (request.method == "OPTIONS") {
@@ -144,6 +154,10 @@ net::Task<int> ApiRouter::completions(net::http::Exchange& exchange) {
 }
 
 net::Task<int> ApiRouter::route(net::http::Exchange& exchange) { return route_.serve(exchange); }
+
+net::Task<int> ApiRouter::kv_dump(net::http::Exchange& exchange) {
+  return kv_dump_.serve(exchange);
+}
 
 int ApiRouter::thresholds(net::http::Exchange& exchange) { return thresholds_.list(exchange); }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "api/kv_dump.hpp"
 #include "api/openai/generate_handler.hpp"
 #include "api/openai/route_handler.hpp"
 #include "api/options.hpp"
@@ -41,6 +42,7 @@ class ApiRouter {
   net::Task<int> completions(net::http::Exchange& exchange);
   net::Task<int> route(net::http::Exchange& exchange);
   net::Task<int> change_thresholds(net::http::Exchange& exchange);
+  net::Task<int> kv_dump(net::http::Exchange& exchange);
   int thresholds(net::http::Exchange& exchange);
   int models(net::http::Exchange& exchange);
   int model(net::http::Exchange& exchange);
@@ -55,6 +57,7 @@ class ApiRouter {
   openai::GenerateHandler generate_;
   openai::RouteHandler route_;
   ThresholdsHandler thresholds_;
+  KvDumpHandler kv_dump_;
 };
 
 }  // namespace fairlead::api

@@ -491,7 +491,7 @@ constexpr auto kApiOptions = std::to_array<OptionSpec>({
     {.name = "disable-admin-api",
      .kind = Bool,
      .help = "Leave out the routes that tell of the inside of the routing and change it: "
-             "/v1/route and /busy_threshold",
+             "/v1/route, /v1/kv/dump and /busy_threshold",
      .section = kApi,
      .dyn_name = "DYN_DISABLE_FRONTEND_ADMIN_API"},
     {.name = "access-log", .kind = Bool, .help = "Log one line per request", .section = kApi},

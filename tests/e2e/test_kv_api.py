@@ -1,10 +1,15 @@
 """What kv mode tells of itself and lets be changed: /v1/route, /busy_threshold, /health, /v1/kv/dump."""
 
 import itertools
+import json
+import struct
 
+import httpx
 import pytest
-from fairlead import wait_until
-from test_kv_routing import BLOCK, cached, complete, last_choice, prompt, settle, start, start_engines, workers
+import xxhash
+from fairlead import scaled, wait_until
+from test_kv_routing import (BLOCK, cached, complete, engine_blocks, last_choice, prompt, settle, start, start_engines,
+                             workers)
 
 GAUGES = ("worker_active_decode_blocks", "worker_active_prefill_tokens", "inflight_requests")
 
@@ -179,3 +184,82 @@ def test_other_modes_say_that_there_is_nothing_to_explain(mock_engine, serve):
     refused = server.post("/v1/route", {"model": "demo", "prompt": "a"})
     assert refused.status_code == 400 and "--router-mode kv" in refused.json()["error"]["message"]
     assert server.get("/busy_threshold").status_code == 400
+
+
+def dump(server):
+    """The lines of a dump, checked to be whole: sequence hashes by engine hash, by worker id and rank."""
+    with httpx.Client(base_url=f"http://{server.http}", trust_env=False, timeout=scaled(30)) as client:
+        answer = client.get("/v1/kv/dump")
+    assert answer.status_code == 200 and answer.headers["content-type"] == "application/x-ndjson"
+    version, *lines, end = [json.loads(line) for line in answer.text.splitlines()]
+    assert version == {"version": 1}
+    targets, held, announced = [], {}, 0
+    for line in lines:
+        if "target" in line:
+            targets.append(line["target"])
+            announced += line["target"]["blocks"]
+            blocks = held[line["target"]["worker_id"], line["target"]["dp_rank"]] = {}
+        else:
+            assert 0 < len(line["blocks"]) <= 512
+            for engine_hash, sequence_hash, *copies in line["blocks"]:
+                assert copies == [1, 0, 0, 0]
+                assert blocks.setdefault(engine_hash, sequence_hash) == sequence_hash
+    total = sum(map(len, held.values()))
+    assert end == {"end": {"targets": len(targets), "blocks": total}} and announced == total
+    return targets, held
+
+
+def hashes(tokens, salt):
+    """Sequence hashes of a chain of full blocks, from the rules in docs/kv-index.md."""
+    seed = (1337 + (xxhash.xxh3_64_intdigest(salt.encode(), 1) if salt else 0)) % 2**64
+    sequence = None
+    for i in range(0, len(tokens), BLOCK):
+        local = xxhash.xxh3_64_intdigest(struct.pack(f"<{BLOCK}I", *tokens[i:i + BLOCK]), seed)
+        sequence = local if sequence is None else xxhash.xxh3_64_intdigest(struct.pack("<QQ", sequence, local), 1337)
+        yield sequence
+
+
+def cache(engine, rank):
+    """What a dump must say of a rank of an engine."""
+    out = {}
+    for chain in engine.kv()["chains"]:
+        if chain["rank"] == rank:
+            assert chain["complete"]
+            out.update(zip(chain["block_hashes"], hashes(chain["token_ids"], chain["cache_salt"]), strict=True))
+    return out
+
+
+def test_a_dump_is_what_the_engines_have(mock_engine, serve):
+    engines = start_engines(mock_engine, 2, "--data-parallel-size", "2")
+    server = start(serve, engines)
+    for number in range(12):
+        complete(server, prompt(number), cache_salt=["tenant", None][number % 2])
+        complete(server, prompt(number)[:2 * BLOCK] + prompt(100 + number, blocks=60))
+    settle(server, engines)
+    targets, held = dump(server)
+    ids = workers(server)
+    assert held == {(ids[engine.url], rank): cache(engine, rank) for engine in engines for rank in (0, 1)}
+    assert sum(map(len, held.values())) > 12 * 64
+    for target in targets:
+        engine = next(engine for engine in engines if ids[engine.url] == target["worker_id"])
+        assert (target["model"], target["block_size"], target["bigram"]) == ("demo", BLOCK, False)
+        assert target["endpoint"] == engine.url and target["instance_id"]
+        assert target["state"] in ("live", "no_events")
+
+
+def test_a_dump_of_many_pieces_is_whole(mock_engine, serve):
+    engines = start_engines(mock_engine, 1, "--num-gpu-blocks", "40000")
+    server = start(serve, engines)
+    for number in range(24):
+        complete(server, prompt(number, blocks=400))
+    settle(server, engines)
+    _, held = dump(server)
+    assert [len(blocks) for blocks in held.values()] == [engine_blocks(engines[0])] == [24 * 400]
+
+
+def test_an_empty_index_is_a_dump_too(mock_engine, serve):
+    server = start(serve, start_engines(mock_engine, 1), "--no-router-kv-events")
+    complete(server, prompt(1))
+    targets, held = dump(server)
+    assert [target["state"] for target in targets] == ["approximate"]
+    assert list(held.values()) == [{}], "what was only routed there is not dumped"

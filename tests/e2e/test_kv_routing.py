@@ -22,7 +22,11 @@ def start_engines(mock_engine, count, *flags, events=True):
 
 def start(serve, engines, *flags):
     server = serve(engines, "--router-mode", "kv", *flags, model_path=FOLDER)
-    wait_until(lambda: len(workers(server)) == len(engines), 20, "every worker in routing")
+    def ready():
+        instances = server.get("/health").json()["instances"]
+        return (len(workers(server)) == len(engines) and
+                all(view["state"] != "connecting" for instance in instances for view in instance["kv_views"]))
+    wait_until(ready, 20, "every worker in routing and its view connected")
     return server
 
 

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -259,13 +261,67 @@ TEST_F(KvRoutesTest, HealthTellsOfViews) {
               HasSubstr(R"("healthy":true,"kv_views":[{"dp_rank":0,"state":"stale"}]})"));
 }
 
+TEST_F(KvRoutesTest, ADumpIsLinesUpToAnEnd) {
+  serve_demo();
+  view(ids(16), routing::TargetState::Live);
+  FakeExchange& exchange = get("/v1/kv/dump");
+  ASSERT_TRUE(net::testing::run_until(reactor_, [&] { return exchange.finished(); }));
+  EXPECT_EQ(exchange.status, 200);
+  EXPECT_EQ(exchange.headers.find("content-type"), "application/x-ndjson");
+  std::vector<kv::SequenceHash> hashes;
+  kv::prompt_hashes(ids(16), {.block_size = 16}, kv::hash_seed({}, {}), hashes);
+  EXPECT_EQ(exchange.body,
+            "{\"version\":1}\n"
+            R"({"target":{"model":"demo","namespace":"","role":"Aggregated","block_size":16,)"
+            R"("bigram":false,"worker_id":1,"dp_rank":0,"endpoint":"http://engine:1",)"
+            R"("instance_id":"","state":"live","blocks":1}})"
+            "\n{\"blocks\":[[" +
+                std::to_string(hashes[0] + 1) + "," + std::to_string(hashes[0]) +
+                ",1,0,0,0]]}\n{\"end\":{\"targets\":1,\"blocks\":1}}\n");
+  const FakeExchange& head = start(request("HEAD", "/v1/kv/dump"));
+  EXPECT_EQ(head.status, 200);
+  EXPECT_TRUE(head.finished());
+  EXPECT_EQ(post("/v1/kv/dump", "{}").status, 405);
+}
+
+TEST_F(KvRoutesTest, ADumpWaitsForItsClientAndIsOneAtATime) {
+  serve_demo();
+  view(ids(160'000), routing::TargetState::Live);  // 10,000 blocks
+  FakeExchange& exchange = exchanges_.emplace_back(request("GET", "/v1/kv/dump"));
+  exchange.unsent_bytes = 1U << 20U;
+  in_turn([&] { tasks_.spawn(handler_(exchange)); });
+  // The client takes what there is, and then nothing again.
+  const auto take = [&] {
+    in_turn([&] {
+      exchange.drain();
+      exchange.unsent_bytes = 1U << 20U;
+    });
+  };
+  const auto lines = [&] { return std::ranges::count(exchange.body, '\n'); };
+  EXPECT_EQ(lines(), 1);
+  // The target, then its blocks, 4,096 in lines of 512 at a time, and the end.
+  for (const std::ptrdiff_t expected : {2, 2 + 8, 2 + 16, 2 + 20, 2 + 20 + 1}) {
+    EXPECT_EQ(get("/v1/kv/dump").status, 503);
+    take();
+    ASSERT_TRUE(net::testing::run_until(reactor_, [&] { return lines() >= expected; }));
+    in_turn([] {});
+    EXPECT_EQ(lines(), expected);
+    EXPECT_FALSE(exchange.finished());
+  }
+  take();
+  ASSERT_TRUE(net::testing::run_until(reactor_, [&] { return exchange.finished(); }));
+  FakeExchange& next = get("/v1/kv/dump");
+  ASSERT_TRUE(net::testing::run_until(reactor_, [&] { return next.finished(); }));
+  EXPECT_EQ(next.body, exchange.body);
+}
+
 class OtherModesTest : public ServingFixture {};
 
 TEST_F(OtherModesTest, RoutesOfKvModeSaySo) {
   serve_demo();
   for (const FakeExchange* exchange :
        {&post("/v1/route", R"({"model":"demo","prompt":"a"})"), &get("/busy_threshold"),
-        &post("/busy_threshold", R"({"model":"demo"})")}) {
+        &get("/v1/kv/dump"), &post("/busy_threshold", R"({"model":"demo"})")}) {
     EXPECT_EQ(exchange->status, 400);
     EXPECT_THAT(exchange->body, HasSubstr("--router-mode kv"));
   }
@@ -281,6 +337,7 @@ TEST_F(NoAdminTest, AdminRoutesAreGone) {
   serve_demo();
   EXPECT_EQ(post("/v1/route", R"({"model":"demo","prompt":"a"})").status, 404);
   EXPECT_EQ(get("/busy_threshold").status, 404);
+  EXPECT_EQ(get("/v1/kv/dump").status, 404);
   EXPECT_EQ(post("/busy_threshold", R"({"model":"demo"})").status, 404);
   EXPECT_EQ(get("/health").status, 200);
 }
