@@ -85,6 +85,9 @@ class Call {
   virtual void pause() = 0;
   /// Returns what was held back.
   virtual void resume() = 0;
+  /// Ends the call as its destruction would: nothing more is handed on. For observers that give a
+  /// call up from inside its events, where it cannot be destroyed at once.
+  virtual void give_up() = 0;
 };
 
 /// How a channel connects.

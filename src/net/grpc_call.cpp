@@ -284,21 +284,33 @@ void ClientCall::on_closed(http2::ErrorCode code, std::string_view lost) {
   }
 }
 
-void ClientCall::end(const Status& status) {
+// Leaves the session and the channel; false when that was done before.
+bool ClientCall::leave(bool reset) {
   if (std::exchange(ended_, true)) {
-    return;
+    return false;
   }
   if (timer_) {
     timer_->cancel();
   }
   client_ = nullptr;
-  // After the server's own end the stream closes by itself, unless the request is still leaving.
-  const bool server_ended = status.origin == Status::Origin::Server && output_left() == 0;
-  if (session() && !server_ended) {
+  if (session() && reset) {
     session()->reset(*this, http2::ErrorCode::Cancel);
   }
   channel_->call_gone(*this);
-  observer_.on_end(status);
+  return true;
+}
+
+void ClientCall::give_up() {
+  leave(true);
+  held_.clear();
+}
+
+void ClientCall::end(const Status& status) {
+  // After the server's own end the stream closes by itself, unless the request is still leaving.
+  const bool server_ended = status.origin == Status::Origin::Server && output_left() == 0;
+  if (leave(!server_ended)) {
+    observer_.on_end(status);
+  }
 }
 
 }  // namespace fairlead::net::grpc

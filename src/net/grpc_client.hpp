@@ -31,6 +31,7 @@ class ClientCall final : public Call, public http2::SessionStream, public ListNo
 
   void pause() override;
   void resume() override;
+  void give_up() override;
 
   /// Keeps what `begin` needs, for a call that has to wait.
   void keep(std::string_view path, const Metadata& metadata);
@@ -69,6 +70,7 @@ class ClientCall final : public Call, public http2::SessionStream, public ListNo
   void consume(std::string_view bytes);
   void deliver_held();
   Status final_status() const;
+  bool leave(bool reset);
   void end(const Status& status);
 
   ChannelCore* channel_;

@@ -112,10 +112,11 @@ void GenerateCall::fail_stream(Error error) {
   sink_.on_error(std::move(error));
 }
 
-/// Resets the call; it may be on the stack, so it is destroyed at the end of the turn.
+/// Resets the call; it may be on the stack, so it is destroyed at the end of the turn, perhaps after
+/// this, its observer.
 void GenerateCall::drop_call() {
   if (call_) {
-    call_->pause();  // nothing more is handed on before
+    call_->give_up();
     net::Reactor::current()->destroy_later(std::move(call_));
   }
 }

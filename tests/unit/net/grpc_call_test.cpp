@@ -99,6 +99,44 @@ TEST(GrpcCall, StatusTextMetadataAndTrailersOnlySurvive) {
   pair.drop(call);
 }
 
+// Gives its call up at the third message, as an engine's client does that cannot read an answer.
+struct Quitter final : CallObserver {
+  void on_message(std::string_view) override {
+    if (++count == 3) {
+      (*call)->give_up();
+    }
+  }
+  void on_end(const Status&) override { ++ends; }
+
+  std::unique_ptr<Call>* call = nullptr;
+  int count = 0;
+  int ends = 0;
+};
+
+TEST(GrpcCall, GivenUpInsideAnEventItSaysNothingMore) {
+  for (const std::size_t cut : {std::size_t{0}, std::size_t{1}, std::size_t{64}}) {
+    GrpcPair pair(cut);
+    pair.service.add("/t.T/Echo", echo);
+    pair.service.add("/t.T/Count", count_up);
+    auto observer = std::make_unique<Quitter>();
+    std::unique_ptr<Call> call;
+    observer->call = &call;
+    pair.run(
+        [&] { call = pair.channel->start("/t.T/Count", {}, std::string(1, '\x28'), *observer); });
+    ASSERT_TRUE(pair.until([&] { return observer->count == 3; }));
+    EXPECT_EQ(pair.channel->calls(), 0u);
+    EXPECT_EQ(observer->ends, 0);
+    observer.reset();  // while the call is still there
+    Recorder later;
+    auto second = pair.start("/t.T/Echo", "x", later);
+    ASSERT_TRUE(pair.until([&] { return later.ends == 1 && pair.server->in_flight() == 0; }));
+    EXPECT_TRUE(later.status.ok()) << "the connection goes on";
+    EXPECT_EQ(pair.channel->connections(), 1u);
+    pair.drop(second);
+    pair.run([&] { call.reset(); });
+  }
+}
+
 TEST(GrpcCall, UnknownMethodsAreUnimplemented) {
   GrpcPair pair;
   Recorder recorder;
