@@ -200,16 +200,16 @@ def test_a_burst_of_one_prompt_stays_together(mock_engine, serve):
 
 def test_engines_without_events_are_approximated_and_said_so(mock_engine, serve):
     engines = start_engines(mock_engine, 2, events=False)
-    server = start(serve, engines)
+    server = start(serve, engines, "--router-seed", "3")
     server.process.wait_log(r"publishes no KV events", 10)
     assert set(states(server).values()) == {"approximate"}
-    for number in range(6):
+    for number in range(16):
         complete(server, prompt(number))
-    homes = [choice[0] for choice in wait_choices(server, 6)]
+    homes = [choice[0] for choice in wait_choices(server, 16)]
     assert len(set(homes)) == 2
-    for number in range(6):
+    for number in range(16):
         assert cached(complete(server, prompt(number))) == 4 * BLOCK
-        assert last_choice(server, 7 + number)[:3] == (homes[number], 0, 4)
+        assert last_choice(server, 17 + number)[:3] == (homes[number], 0, 4)
     assert len(re.findall("publishes no KV events", server.process.log_text())) == 2, "once per worker"
 
 
