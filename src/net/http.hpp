@@ -99,7 +99,7 @@ class Exchange {
   virtual void finish(const HeaderList& trailers = {}) = 0;
 
   /// Behind `finish`: `kept` is let go as in `respond_owned`.
-  virtual void keep(const std::shared_ptr<void>& kept) { static_cast<void>(kept); }
+  virtual void keep(std::shared_ptr<void> kept) = 0;
 
   /// True after `respond` or `start`.
   virtual bool started() const = 0;

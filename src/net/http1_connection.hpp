@@ -30,7 +30,7 @@ class Http1Exchange final : public Exchange {
   void respond(int status, const HeaderList& headers, std::string_view body) override;
   void respond_owned(int status, const HeaderList& headers, std::string body,
                      std::shared_ptr<void> kept) override;
-  void keep(const std::shared_ptr<void>& kept) override;
+  void keep(std::shared_ptr<void> kept) override;
   void start(int status, const HeaderList& headers) override;
   void commit() override;
   void finish(const HeaderList& trailers) override;

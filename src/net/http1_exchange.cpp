@@ -46,9 +46,9 @@ void Http1Exchange::respond_owned(int status, const HeaderList& headers, std::st
   keep(std::move(kept));
 }
 
-void Http1Exchange::keep(const std::shared_ptr<void>& kept) {
+void Http1Exchange::keep(std::shared_ptr<void> kept) {
   if (kept && connection_.state_ != Http1Connection::State::Closed) {
-    connection_.kept_.push_back(kept);
+    connection_.kept_.push_back(std::move(kept));
   }
 }
 

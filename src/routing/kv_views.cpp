@@ -181,8 +181,8 @@ bool KvViews::follow_worker(Set& set, const fleet::Worker& worker, TimePoint now
   for (std::uint32_t i = 0; i < worker.info.data_parallel_size; ++i) {
     const std::uint32_t rank = worker.info.data_parallel_start + i;
     const auto key = std::tuple(worker.id, rank);
-    const auto at = std::ranges::lower_bound(set.targets, key, {}, key_of);
-    if (at != set.targets.end() && key_of(*at) == key) {
+    const auto at = std::ranges::lower_bound(set.targets, key, {}, kKeyOf);
+    if (at != set.targets.end() && kKeyOf(*at) == key) {
       Target& target = **at;
       changed |=
           std::exchange(target.place.slot, static_cast<std::uint32_t>(worker.slot)) != worker.slot;

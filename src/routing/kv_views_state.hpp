@@ -60,7 +60,7 @@ struct KvViews::Totals {
 };
 
 /// Order of a set's targets.
-inline constexpr auto key_of = [](const auto& target) {
+inline constexpr auto kKeyOf = [](const auto& target) {
   return std::tuple(target->place.worker_id, target->place.rank);
 };
 

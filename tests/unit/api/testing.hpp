@@ -1,7 +1,9 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "net/http.hpp"
 
@@ -34,6 +36,7 @@ class FakeExchange final : public net::http::Exchange {
     commit();
     finished_ = true;
   }
+  void keep(std::shared_ptr<void> kept) override { kept_ = std::move(kept); }
   bool started() const override { return started_; }
   bool finished() const override { return finished_; }
   std::size_t unsent() const override { return unsent_bytes; }
@@ -56,6 +59,7 @@ class FakeExchange final : public net::http::Exchange {
  private:
   bool started_ = false;
   bool finished_ = false;
+  std::shared_ptr<void> kept_;
 };
 
 }  // namespace fairlead::api

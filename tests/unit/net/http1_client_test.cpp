@@ -689,7 +689,7 @@ class SlowDialer final : public Dialer {
 };
 
 class Http1ClientDials : public testing::ReactorTest {
- protected:
+ public:
   Http1ClientDials() { limits.dials_at_once = 2; }
   ~Http1ClientDials() override {
     in_turn([&] {
@@ -700,6 +700,7 @@ class Http1ClientDials : public testing::ReactorTest {
     reactor.run_turn(Duration(0));
   }
 
+ protected:
   void start(std::size_t requests) {
     in_turn([&] {
       client.emplace(dialer, "h", std::vector{address(80)}, limits);
