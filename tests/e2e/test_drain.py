@@ -108,7 +108,11 @@ def test_a_full_stderr_pipe_never_stops_serving(launcher, mock_engine):
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT, signal.SIGINT])
 def test_other_signals_drain_as_well(mock_engine, serve, number):
     engine = mock_engine("--reply", "echo", "--speedup-ratio", "0", "--token-interval-ms", "10", model="demo")
-    server = serve([engine], "--graceful-shutdown-timeout-secs", "20", model_path=FOLDER)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # it is ignored where tests run under nohup
+    try:
+        server = serve([engine], "--graceful-shutdown-timeout-secs", "20", model_path=FOLDER)
+    finally:
+        signal.signal(signal.SIGHUP, before)
     connection, begin = open_stream(server, 60)
     server.process.signal(number)
     assert read_all(connection, begin).rstrip().endswith("0")
