@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from fairlead import Launcher, binary_path, wait_until
 from fairlead.launcher import ROOT
+from fairlead.waiting import TIME_SCALE
 
 FOLDER = str(ROOT / "share/demo")
 PROMPT = {"model": "demo", "prompt": "hello", "max_tokens": 2}
@@ -147,7 +148,7 @@ def test_what_engines_have_not_finished_is_bounded(mock_engine, serve, backend):
     refused = server.post("/v1/completions", body, timeout=120)
     assert refused.status_code == 400, refused.text[:300]
     assert refused.json()["error"]["code"] == "answer_too_large"
-    assert rss_mb(server) - before < 100
+    assert TIME_SCALE != 1 or rss_mb(server) - before < 100  # memory of a sanitizer build says nothing
     engine.wait_idle()
     server.wait_metric("fairlead_frontend_http_answer_bytes", 0)
     few = server.post("/v1/completions", {**body, "prompt": "hello " * 50, "prompt_logprobs": 3})
@@ -169,6 +170,6 @@ def test_what_a_stream_holds_back_is_bounded(mock_engine, serve, tmp_path, backe
     before = rss_mb(server)
     refused = server.post("/v1/completions", {**body, "stop": "x" * 4500}, timeout=120)
     assert '"answer_too_large"' in refused.text[-500:]
-    assert rss_mb(server) - before < 30
+    assert TIME_SCALE != 1 or rss_mb(server) - before < 30  # memory of a sanitizer build says nothing
     engine.wait_idle()
     server.wait_metric("fairlead_frontend_http_answer_bytes", 0)
