@@ -112,8 +112,8 @@ void GenerateCall::fail_stream(Error error) {
   sink_.on_error(std::move(error));
 }
 
-/// Resets the call; it may be on the stack, so it is destroyed at the end of the turn, perhaps after
-/// this, its observer.
+/// Resets the call; it may be on the stack, so it is destroyed at the end of the turn, perhaps
+/// after this, its observer.
 void GenerateCall::drop_call() {
   if (call_) {
     call_->give_up();
