@@ -66,7 +66,8 @@ Result<chat::ModelAssets> load(const ServeOptions& options, const AssetSource& s
 Frontend::Frontend(net::Reactor& control, ServeOptions options)
     : control_(control),
       options_(std::move(options)),
-      registry_(options_.metrics_prefix, options_.threads),
+      registry_(options_.metrics_prefix, options_.threads,
+                options_.router.router.mode == routing::RouterMode::Kv),
       router_(options_.router.router),
       kv_timer_([this] { tick_kv_views(); }),
       client_fd_limit_(client_fd_limit()),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace fairlead::observe {
 namespace {
@@ -14,6 +15,9 @@ constexpr std::array kDuration{0.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 130.0, 260.
 constexpr std::array kInput{0.0,    100.0,  210.0,   430.0,   870.0,   1800.0,
                             3600.0, 7400.0, 15000.0, 31000.0, 63000.0, 130000.0};
 constexpr double kShare[] = {0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1};
+// Milliseconds of a choice that is done within microseconds.
+constexpr std::array kOverhead{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1,
+                               0.2,    0.5,   1.0,   2.0,   5.0,  10.0, 50.0};
 constexpr std::array kOutput{0.0,    100.0,  210.0,  430.0,   880.0,
                              1800.0, 3700.0, 7600.0, 16000.0, 32000.0};
 constexpr std::array kTtft{0.0, 0.0022, 0.0047, 0.01, 0.022, 0.047, 0.1,   0.22,  0.47,
@@ -58,6 +62,8 @@ ModelShard::ModelShard()
       output_length(kOutput),
       cached_length(kInput),
       kv_hit_rate(kShare),
+      router_overhead{Histogram(kOverhead), Histogram(kOverhead), Histogram(kOverhead),
+                      Histogram(kOverhead)},
       ttft(kTtft),
       inter_token(kItl) {}
 
@@ -97,8 +103,8 @@ std::string TextWriter::escape(std::string_view value) {
   return out;
 }
 
-Registry::Registry(std::string_view prefix, std::size_t shards)
-    : prefix_(legal_prefix(prefix)), shard_count_(shards) {}
+Registry::Registry(std::string_view prefix, std::size_t shards, bool kv)
+    : prefix_(legal_prefix(prefix)), shard_count_(shards), kv_(kv) {}
 
 ModelShard& Registry::shard(std::string_view model, std::size_t reactor) {
   const std::lock_guard lock(mutex_);
@@ -274,6 +280,22 @@ void write_histograms(TextWriter& writer, const Models& models) {
                   [](const ModelShard& s) -> const Histogram& { return s.inter_token; });
 }
 
+void write_router_overhead(TextWriter& writer, const Models& models) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kSteps{{
+      {"router_overhead_block_hashing_ms", "Time for the block hashes of a prompt."},
+      {"router_overhead_indexer_find_matches_ms", "Time for looking them up in the indexes."},
+      {"router_overhead_scheduling_ms", "Time for choosing and booking a worker."},
+      {"router_overhead_total_ms", "Time of a request in the router, waiting not included."},
+  }};
+  static_assert(kSteps.size() == static_cast<std::size_t>(RouterStep::kCount));
+  for (std::size_t step = 0; step < kSteps.size(); ++step) {
+    writer.family(kSteps[step].first, "histogram", kSteps[step].second);
+    write_histogram(writer, models, [step](const ModelShard& s) -> const Histogram& {
+      return s.router_overhead[step];
+    });
+  }
+}
+
 }  // namespace
 
 std::string Registry::render() const {
@@ -283,6 +305,9 @@ std::string Registry::render() const {
   write_counts(writer, models_);
   write_gauges(writer, models_);
   write_histograms(writer, models_);
+  if (kv_) {
+    write_router_overhead(writer, models_);
+  }
   for (const auto& collector : collectors_) {
     collector(writer);
   }

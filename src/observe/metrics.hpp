@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -23,6 +24,15 @@ namespace fairlead::observe {
 enum class Endpoint : std::uint8_t { Completions, ChatCompletions, kCount };
 /// The label `request_type`.
 enum class RequestType : std::uint8_t { Unary, Stream, kCount };
+
+/// What choosing a worker by KV cache consists of: `router_overhead_*_ms`.
+enum class RouterStep : std::uint8_t {
+  BlockHashing,  ///< Block and sequence hashes of the prompt.
+  FindMatches,   ///< Looking them up in the indexes.
+  Scheduling,    ///< Choice and booking.
+  Total,         ///< All of it, with what lies between.
+  kCount,        ///< Number of steps.
+};
 
 /// Label value of an endpoint.
 std::string_view label(Endpoint endpoint);
@@ -89,8 +99,10 @@ struct ModelShard {
   Histogram output_length;                          ///< output_sequence_tokens.
   Histogram cached_length;                          ///< cached_tokens.
   Histogram kv_hit_rate;                            ///< router_kv_hit_rate.
-  Histogram ttft;                                   ///< time_to_first_token_seconds.
-  Histogram inter_token;                            ///< inter_token_latency_seconds.
+  /// router_overhead_*_ms, by RouterStep.
+  std::array<Histogram, static_cast<std::size_t>(RouterStep::kCount)> router_overhead;
+  Histogram ttft;         ///< time_to_first_token_seconds.
+  Histogram inter_token;  ///< inter_token_latency_seconds.
 };
 
 /// Appends the text format: `family` once per metric, then its samples.
@@ -114,8 +126,9 @@ class TextWriter {
 /// All metrics of the process. Thread-safe unless said otherwise.
 class Registry {
  public:
-  /// `prefix` is sanitised to the legal characters; `shards` is the number of reactors.
-  Registry(std::string_view prefix, std::size_t shards);
+  /// `prefix` is sanitised to the legal characters; `shards` is the number of reactors. `kv`: what
+  /// only routing by KV cache counts is written, too.
+  Registry(std::string_view prefix, std::size_t shards, bool kv = false);
 
   /// The shard of a model for one reactor, made on first use. Callers use only names of served
   /// models (plus `kUnknownModel`), so clients cannot create series. The reference stays valid.
@@ -133,6 +146,7 @@ class Registry {
 
   std::string prefix_;
   std::size_t shard_count_;
+  bool kv_;
   mutable std::mutex mutex_;
   std::map<std::string, Shards, std::less<>> models_;         // guarded by mutex_
   std::vector<std::function<void(TextWriter&)>> collectors_;  // guarded by mutex_
@@ -153,6 +167,11 @@ class RequestScope {
   /// Share of the prompt's blocks that the chosen worker was believed to have, 0 to 1; kv mode
   /// only.
   void kv_hit_rate(double share) { shard_.kv_hit_rate.observe(share); }
+  /// A choice of a worker took so long in one of its steps; kv mode only.
+  void router_overhead(RouterStep step, std::chrono::steady_clock::duration time) {
+    shard_.router_overhead[static_cast<std::size_t>(step)].observe(
+        std::chrono::duration<double, std::milli>(time).count());
+  }
   /// New tokens were received from the engine.
   void tokens(std::size_t count, double now);
   /// The engine gave no value for this many log-probabilities that were asked for.

@@ -3,16 +3,22 @@
 #include <algorithm>
 
 namespace fairlead::routing {
-void KvQuery::look_up(const KvSetView& view, std::span<const std::uint32_t> prompt,
-                      std::uint64_t seed, TimePoint now, KvRoute& route) {
+
+KvQuery::Times KvQuery::look_up(const KvSetView& view, std::span<const std::uint32_t> prompt,
+                                std::uint64_t seed, TimePoint now, KvRoute& route) {
+  using Clock = std::chrono::steady_clock;
   KvCaches& caches = *view.caches;
+  Times times;
+  times.begun = Clock::now();
   prompt_.clear();
   overlaps_.clear();
   predicted_.clear();
   kv::prompt_hashes(prompt, caches.params, seed, prompt_);
+  times.hashed = Clock::now();
   caches.index.find(prompt_, overlaps_);
   caches.routed.find(prompt_, now, predicted_);
   caches.predicted.find(prompt_, now, predicted_);
+  times.found = Clock::now();
   route.prompt = prompt_;
   route.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
   route.block_size = caches.params.block_size;
@@ -20,6 +26,7 @@ void KvQuery::look_up(const KvSetView& view, std::span<const std::uint32_t> prom
   route.predicted = predicted_;
   route.places = view.places;
   route.degraded = view.degraded;
+  return times;
 }
 
 void KvQuery::routed(const KvSetView& view, TargetRef target, TimePoint now) const {

@@ -18,11 +18,17 @@ class KvQuery {
  public:
   /// Of the caller's clock.
   using TimePoint = kv::ApproximateIndex::TimePoint;
+  /// Moments of one look-up.
+  struct Times {
+    std::chrono::steady_clock::time_point begun;   ///< Hashing began.
+    std::chrono::steady_clock::time_point hashed;  ///< It ended.
+    std::chrono::steady_clock::time_point found;   ///< All indexes were asked.
+  };
 
   /// Hashes the prompt and fills `route` with what is known of it. `route` refers to this object
   /// and to `view` until the next call. `seed` is kv::hash_seed of the request's adapter and salt.
-  void look_up(const KvSetView& view, std::span<const std::uint32_t> prompt, std::uint64_t seed,
-               TimePoint now, KvRoute& route);
+  Times look_up(const KvSetView& view, std::span<const std::uint32_t> prompt, std::uint64_t seed,
+                TimePoint now, KvRoute& route);
   /// The prompt of the last `look_up` was routed to a target: requests that come before its events
   /// shall know.
   void routed(const KvSetView& view, TargetRef target, TimePoint now) const;

@@ -267,7 +267,8 @@ class Generation::Choice final : public engine::TokenSink {
                                      .rank = named_rank_},
                           .session = owner_.spec_.session,
                           .expected_output = owner_.spec_.expected_output,
-                          .waiter = place_ ? &place_->waiter() : nullptr},
+                          .waiter = place_ ? &place_->waiter() : nullptr,
+                          .scope = &owner_.scope_},
                          request_);
   }
 

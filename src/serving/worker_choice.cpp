@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <utility>
 
 #include "base/log.hpp"
@@ -45,6 +46,7 @@ struct Known {
   std::shared_ptr<const routing::KvSetView> view;  // null outside of kv mode, or: nothing is known
   bool reuses = false;                             // what the view says counts for the request
   routing::KvRoute route;
+  routing::KvQuery::Times times;  // if it reuses
 };
 
 Known look_up(Service& service, const fleet::WorkerSet& set, const ChoiceContext& context,
@@ -60,12 +62,46 @@ Known look_up(Service& service, const fleet::WorkerSet& set, const ChoiceContext
   out.route.preferred = bound_target(service, context.session, out.now);
   out.reuses = out.view && !request.bypass_prefix_cache;
   if (out.reuses) {
-    service.kv_query().look_up(*out.view, request.prompt,
-                               kv::hash_seed(request.lora_name, request.cache_salt), out.now,
-                               out.route);
+    out.times = service.kv_query().look_up(*out.view, request.prompt,
+                                           kv::hash_seed(request.lora_name, request.cache_salt),
+                                           out.now, out.route);
   }
   return out;
 }
+
+/// Tells how long the steps of a choice took; reads no clock where nobody wants to know.
+class ChoiceTimer {
+ public:
+  explicit ChoiceTimer(observe::RequestScope* scope) : scope_(scope), begun_(now()) {}
+
+  void looked_up(const Known& known) {
+    if (scope_ && known.reuses) {
+      scope_->router_overhead(RouterStep::BlockHashing, known.times.hashed - known.times.begun);
+      scope_->router_overhead(RouterStep::FindMatches, known.times.found - known.times.hashed);
+    }
+    scheduling_ = now();
+  }
+  void chosen() {
+    if (scope_) {
+      scope_->router_overhead(RouterStep::Scheduling, now() - scheduling_);
+    }
+  }
+  void done() {
+    if (scope_) {
+      scope_->router_overhead(RouterStep::Total, now() - begun_);
+    }
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using RouterStep = observe::RouterStep;
+
+  Clock::time_point now() const { return scope_ ? Clock::now() : Clock::time_point(); }
+
+  observe::RequestScope* scope_;
+  Clock::time_point begun_;
+  Clock::time_point scheduling_;
+};
 
 }  // namespace
 
@@ -111,10 +147,14 @@ Result<BookedWorker> choose_worker(Service& service,
                                    const std::shared_ptr<const fleet::WorkerSet>& set,
                                    const ChoiceContext& context,
                                    const engine::GenerateRequest& request) {
+  ChoiceTimer timer(service.routes_by_kv() ? context.scope : nullptr);
   const Known known = look_up(service, *set, context, request);
+  timer.looked_up(known);
   Result<routing::Reservation> booked =
       service.router().choose(set, context.wanted, known.route, context.waiter);
+  timer.chosen();
   if (!booked) {
+    timer.done();
     return std::unexpected(std::move(booked.error()));
   }
   BookedWorker out;
@@ -124,6 +164,9 @@ Result<BookedWorker> choose_worker(Service& service,
       service.kv_query().routed(*known.view, decision->target, known.now);
       out.kv_view = known.view;
     }
+  }
+  timer.done();
+  if (const routing::KvDecision* decision = out.reservation.decision()) {
     log_choice(request, *decision);
   }
   return out;

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "engine/request.hpp"
 #include "fleet/fleet.hpp"
+#include "observe/metrics.hpp"
 #include "routing/kv_route.hpp"
 #include "routing/kv_set_view.hpp"
 #include "routing/router.hpp"
@@ -61,6 +62,7 @@ struct ChoiceContext {
   std::string_view session = {};                      ///< Of the client; empty = none.
   std::optional<std::uint32_t> expected_output = {};  ///< Tokens it will generate; a guess.
   routing::KvWaiter* waiter = nullptr;                ///< Its place in the queue, if it may wait.
+  observe::RequestScope* scope = nullptr;             ///< Is told how long a choice took, if given.
 };
 
 /// Chooses a worker of the set and books the request there. In kv mode the prompt is hashed and

@@ -123,6 +123,13 @@ def test_a_prompt_returns_to_the_engine_that_has_it(mock_engine, serve, count):
     assert metrics.value("fairlead_frontend_router_picks_total", reason="least_loaded") == prompts
     rate = metrics.samples("fairlead_frontend_router_kv_hit_rate_count")
     assert sum(sample.value for sample in rate) == 2 * prompts + 1
+    for step in ("block_hashing", "indexer_find_matches", "scheduling", "total"):
+        name = f"fairlead_frontend_router_overhead_{step}_ms"
+        assert metrics.value(name + "_count", model="demo") == 2 * prompts + 1
+        assert metrics.value(name + "_sum", model="demo") > 0
+    parts = sum(metrics.value(f"fairlead_frontend_router_overhead_{step}_ms_sum", model="demo")
+                for step in ("block_hashing", "indexer_find_matches", "scheduling"))
+    assert parts <= metrics.value("fairlead_frontend_router_overhead_total_ms_sum", model="demo")
     for name in ("worker_active_decode_blocks", "worker_active_prefill_tokens"):
         server.wait_metric(f"fairlead_frontend_{name}", 0)
 

@@ -32,6 +32,29 @@ TEST(Metrics, ShardsAreAddedUp) {
   EXPECT_THAT(text, HasSubstr("request_duration_seconds_sum{model=\"m\"} 6\n"));
 }
 
+TEST(Metrics, RouterOverheadIsInMillisecondsAndOfKvModeOnly) {
+  using std::chrono::microseconds;
+  Registry registry("p", 2, true);
+  for (std::size_t reactor = 0; reactor < 2; ++reactor) {
+    RequestScope scope(registry.shard("m", reactor), Endpoint::Completions, RequestType::Unary,
+                       1.0);
+    scope.router_overhead(RouterStep::BlockHashing, microseconds(15));
+    scope.router_overhead(RouterStep::Total, microseconds(250 + 1000 * reactor));
+  }
+  const std::string text = registry.render();
+  EXPECT_THAT(text, HasSubstr("p_router_overhead_block_hashing_ms_bucket{model=\"m\",le=\"0.01\"} "
+                              "0\n"));
+  EXPECT_THAT(text, HasSubstr("p_router_overhead_block_hashing_ms_bucket{model=\"m\",le=\"0.02\"} "
+                              "2\n"));
+  EXPECT_THAT(text, HasSubstr("p_router_overhead_total_ms_sum{model=\"m\"} 1.5\n"));
+  EXPECT_THAT(text, HasSubstr("p_router_overhead_total_ms_bucket{model=\"m\",le=\"1\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("p_router_overhead_indexer_find_matches_ms_count{model=\"m\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("p_router_overhead_scheduling_ms_count{model=\"m\"} 0\n"));
+  Registry other("p", 1);
+  other.shard("m", 0);
+  EXPECT_THAT(other.render(), Not(HasSubstr("router_overhead")));
+}
+
 TEST(Metrics, ARequestThatIsJustDroppedCountsAsCancelled) {
   Registry registry("p", 1);
   {
