@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/error_response.hpp"
+#include "api/kv_mode.hpp"
 #include "base/json.hpp"
 #include "net/event.hpp"
 #include "serving/cpu_pool.hpp"
@@ -96,11 +97,8 @@ int KvDumpHandler::refuse(net::http::Exchange& exchange, const Error& error) con
 }
 
 net::Task<int> KvDumpHandler::serve(net::http::Exchange& exchange) {
-  if (!service_.routes_by_kv()) {
-    co_return refuse(exchange, {ErrorCode::InvalidRequest,
-                                "This server does not route by KV cache (--router-mode kv): there "
-                                "is nothing to dump",
-                                {}});
+  if (const auto error = check_kv_mode(service_, "there is nothing to dump")) {
+    co_return refuse(exchange, *error);
   }
   if (service_.draining()) {
     co_return refuse(exchange, {ErrorCode::Draining, "The server is shutting down", {}});

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/error_response.hpp"
+#include "api/kv_mode.hpp"
 #include "api/openai/preparation.hpp"
 #include "base/json.hpp"
 
@@ -22,6 +23,7 @@ constexpr std::string_view kPrefillTokensFrac = "active_prefill_tokens_threshold
 constexpr std::int64_t kMostTokens = 1'000'000'000'000;
 constexpr double kMostFrac = 1'000'000;
 constexpr std::size_t kMostBytes = 65'536;
+constexpr std::string_view kLack = "there are no busy thresholds";
 
 void invalid(JsonReader& reader, std::string_view field, std::string_view rule) {
   reader.fail(
@@ -73,15 +75,6 @@ void write_thresholds(json::Writer& writer, std::string_view model,
   writer.end_object();
 }
 
-std::optional<Error> wrong_mode(const serving::Service& service) {
-  return service.routes_by_kv()
-             ? std::nullopt
-             : std::optional(Error{ErrorCode::InvalidRequest,
-                                   "This server does not route by KV cache (--router-mode kv): "
-                                   "there are no busy thresholds",
-                                   {}});
-}
-
 }  // namespace
 
 Result<ThresholdRequest> parse_threshold_request(JsonReader& reader, const std::string& body) {
@@ -115,7 +108,7 @@ Result<ThresholdRequest> parse_threshold_request(JsonReader& reader, const std::
 }
 
 int ThresholdsHandler::list(net::http::Exchange& exchange) const {
-  if (const auto error = wrong_mode(service_)) {
+  if (const auto error = check_kv_mode(service_, kLack)) {
     respond_error(exchange, *error, options_);
     return error_status(*error, options_);
   }
@@ -131,7 +124,7 @@ int ThresholdsHandler::list(net::http::Exchange& exchange) const {
 }
 
 Result<std::string> ThresholdsHandler::answer(const net::http::Request& request) {
-  if (const auto error = wrong_mode(service_)) {
+  if (const auto error = check_kv_mode(service_, kLack)) {
     return std::unexpected(*error);
   }
   if (const auto error = openai::refusal(service_, request)) {

@@ -22,8 +22,7 @@ bool contains(std::span<const std::uint64_t> ids, std::uint64_t id) {
 // `more` reaches further on the device; lower tiers still end where they did.
 void extend(CachedBlocks& cached, const kv::Overlap& more) {
   const std::uint32_t host = std::max(cached.device + cached.host, more.device + more.host);
-  const std::uint32_t disk =
-      std::max(cached.device + cached.host + cached.disk, more.device + more.host + more.disk);
+  const std::uint32_t disk = std::max(cached.total(), more.device + more.host + more.disk);
   cached.device = std::max(cached.device, more.device);
   cached.host = host - cached.device;
   cached.disk = std::max(disk, host) - host;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "api/error_response.hpp"
+#include "api/kv_mode.hpp"
 #include "base/json.hpp"
 #include "routing/kv_query.hpp"
 #include "serving/worker_choice.hpp"
@@ -91,12 +92,11 @@ void write_choice(json::Writer& writer, const Context& context, std::size_t prom
   block_size > 0 ? writer.unsigned_integer(decision.total_blocks) : writer.null();
   write_overlap(writer, decision.cached);
   writer.key("confirmed_blocks").unsigned_integer(decision.confirmed_blocks);
-  const routing::CachedBlocks& cached = decision.cached;
   writer.key("cached_tokens");
   writer.unsigned_integer(
       block_size == 0
           ? 0
-          : routing::expected_cached_tokens(cached.device + cached.host + cached.disk,
+          : routing::expected_cached_tokens(decision.cached.total(),
                                             static_cast<std::uint32_t>(prompt_tokens), block_size));
   writer.key("prefill_tokens").unsigned_integer(decision.prefill_tokens);
   writer.key("cost").number(decision.terms.cost);
@@ -139,11 +139,8 @@ int RouteHandler::refuse(net::http::Exchange& exchange, const Error& error) cons
 
 net::Task<int> RouteHandler::serve(net::http::Exchange& exchange) {
   net::http::Request& request = exchange.request();
-  if (!service_.routes_by_kv()) {
-    co_return refuse(exchange, {ErrorCode::InvalidRequest,
-                                "This server does not route by KV cache (--router-mode kv): there "
-                                "is nothing to explain",
-                                {}});
+  if (const auto error = check_kv_mode(service_, "there is nothing to explain")) {
+    co_return refuse(exchange, *error);
   }
   if (const auto error = refusal(service_, request)) {
     co_return refuse(exchange, *error);
