@@ -11,26 +11,13 @@
 #include <vector>
 
 #include "kv/hashes.hpp"
+#include "routing/kv_testing.hpp"
 #include "routing/router.hpp"
 
 namespace fairlead {
 namespace {
 
 constexpr std::uint32_t kBlock = 16;
-
-std::shared_ptr<fleet::WorkerSet> make_set(std::size_t workers) {
-  auto set = std::make_shared<fleet::WorkerSet>();
-  set->id = 1;
-  set->slot_count = workers;
-  for (std::size_t slot = 0; slot < workers; ++slot) {
-    auto worker = std::make_shared<fleet::Worker>();
-    worker->id = 100 + slot;
-    worker->slot = slot;
-    worker->healthy = true;
-    set->workers.push_back(std::move(worker));
-  }
-  return set;
-}
 
 std::vector<std::uint32_t> make_tokens(std::size_t count, std::uint32_t seed, std::size_t shared) {
   std::mt19937 common(1);
@@ -55,11 +42,8 @@ class Fleet {
                  .seed = 1,
                  .kv = config(temperature),
                  .thresholds = {}}),
-        set_(make_set(workers)) {
-    for (const auto& worker : set_->workers) {
-      places_.push_back(
-          {.worker_id = worker->id, .slot = static_cast<std::uint32_t>(worker->slot)});
-    }
+        set_(routing::make_kv_set(workers)),
+        places_(routing::make_places(*set_)) {
     for (std::uint32_t seed = 0; seed < 64; ++seed) {
       prompts_.push_back(hash(make_tokens(tokens, seed, shared)));
     }
@@ -143,7 +127,7 @@ void hash_prompt(benchmark::State& state) {
 
 void mode_pick(benchmark::State& state, routing::RouterMode mode) {
   routing::Router router(mode, 1);
-  const auto set = make_set(static_cast<std::size_t>(state.range(0)));
+  const auto set = routing::make_kv_set(static_cast<std::size_t>(state.range(0)));
   for (auto _ : state) {
     auto chosen = router.choose(*set, {});
     benchmark::DoNotOptimize(chosen);

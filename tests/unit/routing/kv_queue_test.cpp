@@ -36,26 +36,35 @@ struct Waiting {
   KvWaiter waiter;
 };
 
-// A worker of the set is busy with more than a step of 8192 tokens.
-TEST(KvQueue, RequestsWaitForAPrefillAndGoInOrder) {
-  Router router(options(1));
-  const auto set = make_kv_set(1);
-  EXPECT_TRUE(router.queues("m"));
+/// One worker is busy with a request, more than a step of 8192 tokens; two more wait for it.
+struct KvQueueTwoWait : testing::Test {
+  void SetUp() override {
+    Result<Reservation> chosen = first.choose(router, set);
+    ASSERT_TRUE(chosen && *chosen);
+    running = std::move(*chosen);
+    for (Waiting* waiting : {second.get(), &third}) {
+      chosen = waiting->choose(router, set);
+      ASSERT_TRUE(chosen);
+      ASSERT_FALSE(*chosen);
+    }
+  }
+
+  Router router{options(1)};
+  std::shared_ptr<fleet::WorkerSet> set = make_kv_set(1);
   Waiting first;
-  Waiting second;
+  std::unique_ptr<Waiting> second = std::make_unique<Waiting>();
   Waiting third;
-  auto running = first.choose(router, set);
-  ASSERT_TRUE(running && *running);
-  auto parked = second.choose(router, set);
-  ASSERT_TRUE(parked);
-  EXPECT_FALSE(*parked);
-  ASSERT_TRUE(third.choose(router, set));
+  Reservation running;
+};
+
+TEST_F(KvQueueTwoWait, GoInOrderWhenAPromptIsComputed) {
+  EXPECT_TRUE(router.queues("m"));
   EXPECT_EQ(metric(router, "p_router_queue_pending_requests{worker_type=\"decode\"}"), 2);
-  EXPECT_EQ(second.woken, 0);
-  running->prefill_complete();
-  EXPECT_EQ(second.woken, 1);
+  EXPECT_EQ(second->woken, 0);
+  running.prefill_complete();
+  EXPECT_EQ(second->woken, 1);
   EXPECT_EQ(third.woken, 0) << "one at a time";
-  auto next = second.choose(router, set);
+  auto next = second->choose(router, set);
   ASSERT_TRUE(next && *next);
   EXPECT_EQ(third.woken, 0) << "the worker is busy again";
   next->release();
@@ -66,16 +75,8 @@ TEST(KvQueue, RequestsWaitForAPrefillAndGoInOrder) {
   EXPECT_EQ(metric(router, "p_router_queued_requests_total{worker_type=\"decode\"}"), 2);
 }
 
-TEST(KvQueue, WhoeverLeavesLetsTheNextOneGo) {
-  Router router(options(1));
-  const auto set = make_kv_set(1);
-  Waiting first;
-  auto running = first.choose(router, set);
-  auto second = std::make_unique<Waiting>();
-  Waiting third;
-  ASSERT_TRUE(second->choose(router, set));
-  ASSERT_TRUE(third.choose(router, set));
-  running->release();
+TEST_F(KvQueueTwoWait, WhoeverLeavesLetsTheNextOneGo) {
+  running.release();
   EXPECT_EQ(second->woken, 1);
   second.reset();  // its client left before it could choose
   EXPECT_EQ(third.woken, 1);
@@ -83,27 +84,19 @@ TEST(KvQueue, WhoeverLeavesLetsTheNextOneGo) {
   EXPECT_TRUE(last && *last);
 }
 
-TEST(KvQueue, ATryThatFailsKeepsItsPlace) {
-  Router router(options(1));
-  const auto set = make_kv_set(1);
-  Waiting first;
-  auto running = first.choose(router, set);
-  Waiting second;
-  Waiting third;
-  ASSERT_TRUE(second.choose(router, set));
-  ASSERT_TRUE(third.choose(router, set));
-  running->release();
-  ASSERT_EQ(second.woken, 1);
+TEST_F(KvQueueTwoWait, ATryThatFailsKeepsItsPlace) {
+  running.release();
+  ASSERT_EQ(second->woken, 1);
   // Somebody who does not wait took the place meanwhile.
   auto taken = router.choose(
       set, {}, {.prompt_tokens = 10'000, .block_size = 16, .expected_output = {}}, nullptr);
   ASSERT_TRUE(taken && *taken);
-  auto again = second.choose(router, set);
+  auto again = second->choose(router, set);
   ASSERT_TRUE(again);
   EXPECT_FALSE(*again);
   EXPECT_EQ(third.woken, 0);
   taken->release();
-  EXPECT_EQ(second.woken, 2);
+  EXPECT_EQ(second->woken, 2);
   EXPECT_EQ(third.woken, 0);
 }
 
@@ -134,22 +127,14 @@ TEST(KvQueue, ANamedWorkerIsWaitedForWhileOthersAreIdle) {
   EXPECT_EQ(second.woken, 1);
 }
 
-TEST(KvQueue, ASetThatIsGoneWakesEverybody) {
-  Router router(options(1));
-  const auto set = make_kv_set(1);
-  Waiting first;
-  auto running = first.choose(router, set);
-  Waiting second;
-  Waiting third;
-  ASSERT_TRUE(second.choose(router, set));
-  ASSERT_TRUE(third.choose(router, set));
+TEST_F(KvQueueTwoWait, ASetThatIsGoneWakesEverybody) {
   router.retain(fleet::Fleet{});
-  EXPECT_EQ(second.woken, 1);
+  EXPECT_EQ(second->woken, 1);
   EXPECT_EQ(third.woken, 1);
   // They find their way to another one.
   auto other = make_kv_set(1);
   other->id = 8;
-  auto moved = second.choose(router, other);
+  auto moved = second->choose(router, other);
   EXPECT_TRUE(moved && *moved);
 }
 
