@@ -67,6 +67,14 @@ class ExpressionParser {
   static const Value& const_value(const ExprPtr& node);
   ExprPtr sequence(ExprKind kind, std::vector<ExprPtr> items, std::uint32_t line);
   static bool is_constant_name(std::string_view name);
+  /// Items of a tuple that is not closed by a bracket of its own.
+  struct CommaList {
+    std::vector<ExprPtr> items;
+    std::optional<std::uint32_t> last_comma;  // its line; without one it is no tuple
+  };
+  template <typename ParseItem>
+  CommaList parse_comma_list(ParseItem parse_item);
+  ExprPtr missing_expression();
   ExprPtr parse_target(bool attributes);
   ExprPtr parse_target_item(bool attributes);
   bool is_tuple_end() const;

@@ -10,32 +10,39 @@ bool ExpressionParser::is_constant_name(std::string_view name) {
 }
 
 // Names to assign to; with `attributes`, also attributes of namespaces.
-ExprPtr ExpressionParser::parse_target(bool attributes) {
-  const std::uint32_t line = current().line;
-  std::vector<ExprPtr> items;
-  bool tuple = false;
+template <typename ParseItem>
+ExpressionParser::CommaList ExpressionParser::parse_comma_list(ParseItem parse_item) {
+  CommaList list;
   while (!failed()) {
-    if (!items.empty() && !expect(TokenType::Comma)) {
+    if (!list.items.empty() && !expect(TokenType::Comma)) {
       break;
     }
     if (is_tuple_end()) {
       break;
     }
-    items.push_back(parse_target_item(attributes));
+    list.items.push_back(parse_item());
     if (!at(TokenType::Comma)) {
       break;
     }
-    tuple = true;
+    list.last_comma = current().line;
   }
-  if (!tuple && items.empty()) {
-    error("Expected an expression, got '" + describe(current()) + "'");
-    return broken();
+  return list;
+}
+
+ExprPtr ExpressionParser::missing_expression() {
+  error("Expected an expression, got '" + describe(current()) + "'");
+  return broken();
+}
+
+ExprPtr ExpressionParser::parse_target(bool attributes) {
+  const std::uint32_t line = current().line;
+  CommaList list = parse_comma_list([&] { return parse_target_item(attributes); });
+  if (!list.last_comma) {
+    return list.items.empty() ? missing_expression() : std::move(list.items[0]);
   }
-  if (!tuple) {
-    return std::move(items[0]);
-  }
-  const std::uint16_t depth = depth_of(items);
-  return finish(std::make_unique<SequenceExpr>(ExprKind::Tuple, std::move(items), line), depth);
+  const std::uint16_t depth = depth_of(list.items);
+  return finish(std::make_unique<SequenceExpr>(ExprKind::Tuple, std::move(list.items), line),
+                depth);
 }
 
 ExprPtr ExpressionParser::parse_target_item(bool attributes) {
@@ -72,33 +79,17 @@ bool ExpressionParser::is_tuple_end() const {
 }
 
 ExprPtr ExpressionParser::parse_tuple(bool conditional, bool parentheses) {
-  std::uint32_t line = current().line;
-  std::vector<ExprPtr> items;
-  bool tuple = false;
-  while (!failed()) {
-    if (!items.empty() && !expect(TokenType::Comma)) {
-      break;
-    }
-    if (is_tuple_end()) {
-      break;
-    }
-    items.push_back(parse_expression(conditional));
-    if (!at(TokenType::Comma)) {
-      break;
-    }
-    tuple = true;
-    line = current().line;
-  }
-  if (!tuple) {
-    if (!items.empty()) {
-      return std::move(items[0]);
+  const std::uint32_t line = current().line;
+  CommaList list = parse_comma_list([&] { return parse_expression(conditional); });
+  if (!list.last_comma) {
+    if (!list.items.empty()) {
+      return std::move(list.items[0]);
     }
     if (!parentheses) {
-      error("Expected an expression, got '" + describe(current()) + "'");
-      return broken();
+      return missing_expression();
     }
   }
-  return sequence(ExprKind::Tuple, std::move(items), line);
+  return sequence(ExprKind::Tuple, std::move(list.items), list.last_comma.value_or(line));
 }
 
 ExprPtr ExpressionParser::parse_primary() {
