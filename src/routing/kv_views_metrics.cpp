@@ -59,6 +59,11 @@ std::string target_labels(const TargetPlace& place) {
   return fmt::format("worker_id=\"{}\",dp_rank=\"{}\"", place.worker_id, place.rank);
 }
 
+void add(kv::ApproximateIndexStats& sum, const kv::ApproximateIndexStats& more) {
+  sum.bytes += more.bytes;
+  sum.blocks += more.blocks;
+}
+
 }  // namespace
 
 void KvViews::Totals::add(const Target& target) {
@@ -154,6 +159,21 @@ void KvViews::collect(observe::TextWriter& writer) const {
       [](const kv::IndexStats& stats) { return stats.held_blocks; });
   sum("kv_index_distinct_blocks", "Different blocks in them",
       [](const kv::IndexStats& stats) { return stats.distinct_blocks; });
+
+  kv::ApproximateIndexStats routed;
+  kv::ApproximateIndexStats predicted;
+  for (const auto& [id, set] : sets_) {
+    add(routed, set->caches->routed.stats());
+    add(predicted, set->caches->predicted.stats());
+  }
+  writer.family("kv_routed_bytes", "gauge", "Memory of what was routed lately");
+  writer.sample(R"(type="approximate")", static_cast<double>(routed.bytes));
+  writer.sample(R"(type="predicted")", static_cast<double>(predicted.bytes));
+  writer.family("kv_routed_blocks", "gauge",
+                "Blocks routed lately, each once per worker that got it: what counts as cached at "
+                "workers without usable KV events (approximate), or until events come (predicted)");
+  writer.sample(R"(type="approximate")", static_cast<double>(routed.blocks));
+  writer.sample(R"(type="predicted")", static_cast<double>(predicted.blocks));
 }
 
 }  // namespace fairlead::routing

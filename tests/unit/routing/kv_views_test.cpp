@@ -129,6 +129,8 @@ TEST_F(KvViewsTest, WhatWasRoutedCountsUntilItExpires) {
   EXPECT_EQ(route.predicted[0].device, 6U);
   EXPECT_EQ(route.prompt_tokens, 100U);
   EXPECT_EQ(route.block_size, kBlock);
+  EXPECT_NE(metrics().find("kv_routed_blocks{type=\"approximate\"} 6\n"), std::string::npos);
+  EXPECT_NE(metrics().find("kv_routed_blocks{type=\"predicted\"} 0\n"), std::string::npos);
   // Another adapter's or salt's blocks are others.
   EXPECT_TRUE(look_up(prompt, kv::hash_seed("lora", "")).predicted.empty());
   EXPECT_TRUE(look_up(prompt, kv::hash_seed("", "salt")).predicted.empty());
