@@ -88,6 +88,18 @@ void TextWriter::sample(std::string_view labels, double value, std::string_view 
   }
 }
 
+void TextWriter::histogram(std::string_view labels, std::span<const double> bounds,
+                           std::span<const std::int64_t> counts, double sum) {
+  std::int64_t cumulative = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    cumulative += counts[i];
+    const std::string bound = i < bounds.size() ? fmt::format("{}", bounds[i]) : "+Inf";
+    sample(fmt::format("{},le=\"{}\"", labels, bound), static_cast<double>(cumulative), "_bucket");
+  }
+  sample(labels, sum, "_sum");
+  sample(labels, static_cast<double>(cumulative), "_count");
+}
+
 std::string TextWriter::escape(std::string_view value) {
   std::string out;
   for (const char c : value) {
@@ -152,24 +164,17 @@ void write_per_model(TextWriter& writer, const Models& models, Get&& get) {
 template <class Get>
 void write_histogram(TextWriter& writer, const Models& models, Get&& get) {
   for (const auto& [model, shards] : models) {
-    const std::string labels = model_label(model);
     const Histogram& shape = get(*shards.front());
-    std::int64_t cumulative = 0;
+    std::vector<std::int64_t> counts(shape.bounds().size() + 1);
     double sum = 0;
-    for (std::size_t i = 0; i <= shape.bounds().size(); ++i) {
-      for (const auto& shard : shards) {
-        cumulative += get(*shard).count(i);
-      }
-      const std::string bound =
-          i < shape.bounds().size() ? fmt::format("{}", shape.bounds()[i]) : "+Inf";
-      writer.sample(fmt::format("{},le=\"{}\"", labels, bound), static_cast<double>(cumulative),
-                    "_bucket");
-    }
     for (const auto& shard : shards) {
-      sum += get(*shard).sum();
+      const Histogram& histogram = get(*shard);
+      for (std::size_t i = 0; i < counts.size(); ++i) {
+        counts[i] += histogram.count(i);
+      }
+      sum += histogram.sum();
     }
-    writer.sample(labels, sum, "_sum");
-    writer.sample(labels, static_cast<double>(cumulative), "_count");
+    writer.histogram(model_label(model), shape.bounds(), counts, sum);
   }
 }
 

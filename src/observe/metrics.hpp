@@ -114,6 +114,10 @@ class TextWriter {
   void family(std::string_view name, std::string_view type, std::string_view help);
   /// One sample of the current family; `labels` like `model="x"`, already escaped; may be empty.
   void sample(std::string_view labels, double value, std::string_view suffix = {});
+  /// The samples of one histogram of the current family; `labels` are not empty. `counts` are those
+  /// of each bucket alone, with one more than there are upper `bounds`.
+  void histogram(std::string_view labels, std::span<const double> bounds,
+                 std::span<const std::int64_t> counts, double sum);
   /// Escapes a label value.
   static std::string escape(std::string_view value);
 

@@ -63,17 +63,21 @@ Result<> AdmissionQueue::add(QueueEntry& entry, const QueueDemand& demand,
                              Clock::time_point arrival, std::size_t workers) {
   const PolicyClass& rules = profile_->classes()[demand.policy_class];
   Class& to = classes_[demand.policy_class];
+  const auto refuse = [&](QueueLimit limit, std::uint64_t present, std::string_view what) {
+    ++to.load.refused[static_cast<std::size_t>(limit)];
+    return full(rules, present, what);
+  };
   if (size_ >= limit_) {
-    return full(rules, size_, "requests of all classes");
+    return refuse(QueueLimit::AllClasses, size_, "requests of all classes");
   }
   if (reached(to.load.requests, rules.request_queue_limit_per_worker, workers)) {
-    return full(rules, to.load.requests, "requests");
+    return refuse(QueueLimit::Requests, to.load.requests, "requests");
   }
   if (reached(to.load.prompt_tokens, rules.raw_isl_token_queue_limit_per_worker, workers)) {
-    return full(rules, to.load.prompt_tokens, "prompt tokens");
+    return refuse(QueueLimit::PromptTokens, to.load.prompt_tokens, "prompt tokens");
   }
   if (reached(to.load.cached_tokens, rules.cached_token_queue_limit_per_worker, workers)) {
-    return full(rules, to.load.cached_tokens, "cached tokens");
+    return refuse(QueueLimit::CachedTokens, to.load.cached_tokens, "cached tokens");
   }
   entry.queue_ = this;
   entry.demand_ = demand;
@@ -83,6 +87,7 @@ Result<> AdmissionQueue::add(QueueEntry& entry, const QueueDemand& demand,
   entry.sequence_ = added_++;
   ++size_;
   ++to.load.requests;
+  ++to.load.added;
   to.load.prompt_tokens += entry.demand_.prompt_tokens;
   to.load.cached_tokens += entry.demand_.cached_tokens;
   push(to, entry);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "routing/policy_classes.hpp"
+#include "routing/queue_stats.hpp"
 
 namespace fairlead::routing {
 
@@ -107,6 +109,9 @@ class AdmissionQueue {
     std::size_t trying = 0;           ///< Of them, those being tried.
     std::uint64_t prompt_tokens = 0;  ///< Of all.
     std::uint64_t cached_tokens = 0;  ///< Of all.
+    std::uint64_t added = 0;          ///< Entries, ever.
+    /// Entries refused, ever, by the limit they met.
+    std::array<std::uint64_t, static_cast<std::size_t>(QueueLimit::kCount)> refused{};
   };
 
   /// `limit` bounds the entries of all classes together; `start` is where arrivals count from.
@@ -143,8 +148,8 @@ class AdmissionQueue {
   std::size_t size() const { return size_; }
   /// Of them, those being tried.
   std::size_t trying() const { return trying_; }
-  /// The classes.
-  const PolicyProfile& profile() const { return *profile_; }
+  /// The classes; never null.
+  const std::shared_ptr<const PolicyProfile>& profile() const { return profile_; }
 
  private:
   struct Class {

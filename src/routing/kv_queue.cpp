@@ -15,9 +15,12 @@ KvWaiter::~KvWaiter() {
   }
 }
 
-void KvTable::open_queue(std::shared_ptr<const PolicyProfile> profile, std::size_t limit) {
+void KvTable::open_queue(std::string_view model, std::shared_ptr<const PolicyProfile> profile,
+                         std::size_t limit) {
   const std::lock_guard lock(mutex_);
   if (!queue_) {
+    queue_model_ = model;
+    waited_.resize(profile->classes().size());
     queue_ =
         std::make_unique<AdmissionQueue>(std::move(profile), limit, AdmissionQueue::Clock::now());
   }
@@ -50,7 +53,7 @@ QueueDemand KvTable::demand_of(const KvWaiter& waiter, const PromptShape& shape)
                      .priority = waiter.hints_.priority,
                      .strict_priority = waiter.hints_.strict_priority};
   demand.policy_class =
-      queue_->profile().classify(waiter.hints_.policy_class, demand.uncached_tokens());
+      queue_->profile()->classify(waiter.hints_.policy_class, demand.uncached_tokens());
   return demand;
 }
 
@@ -61,7 +64,7 @@ Result<bool> KvTable::has_to_wait(const PromptShape& shape, const RouteRequest& 
   waiter.worker_id_ =
       route.preferred ? std::optional(route.preferred->worker_id) : request.worker_id;
   const QueueDemand demand = tried ? waiter.demand() : demand_of(waiter, shape);
-  const PolicyClass& policy_class = queue_->profile().classes()[demand.policy_class];
+  const PolicyClass& policy_class = queue_->profile()->classes()[demand.policy_class];
   std::vector<bool> adapter;
   if (!request.adapter.empty()) {
     adapter = loads_.with_adapter(request.adapter);
@@ -84,10 +87,9 @@ Result<bool> KvTable::has_to_wait(const PromptShape& shape, const RouteRequest& 
   const std::size_t workers = static_cast<std::size_t>(std::ranges::count_if(
       loads_.places(), [](const KvLoads::Place& place) { return place.worker != nullptr; }));
   if (Result<> added = queue_->add(waiter, demand, waiter.arrival_, workers); !added) {
-    ++refused_;
     return std::unexpected(std::move(added.error()));
   }
-  ++queued_;
+  waiter.queued_at_ = AdmissionQueue::Clock::now();
   waiter.table_ = shared_from_this();
   return true;
 }
@@ -104,7 +106,7 @@ void KvTable::let_go() {
   }
   QueueEntry* const entry = queue_->next([this](const QueueEntry& first) {
     const auto& waiter = static_cast<const KvWaiter&>(first);
-    const PolicyClass& policy_class = queue_->profile().classes()[first.demand().policy_class];
+    const PolicyClass& policy_class = queue_->profile()->classes()[first.demand().policy_class];
     const Room room = room_for(policy_class, [&](const KvLoads::Target& target) {
       return !waiter.worker_id_ || *waiter.worker_id_ == target.worker_id;
     });
@@ -120,6 +122,8 @@ void KvTable::served(KvWaiter& waiter, bool booked) {
   if (waiter.state() == QueueEntry::State::Out) {
     return;
   }
+  const std::chrono::duration<double> waited = AdmissionQueue::Clock::now() - waiter.queued_at_;
+  waited_[waiter.demand().policy_class].add(waited.count());
   booked ? queue_->done(waiter) : queue_->remove(waiter);
   let_go();
 }
@@ -143,9 +147,21 @@ void KvTable::leave(KvWaiter& waiter) {
   served(waiter, false);
 }
 
-KvTable::QueueStats KvTable::queue_stats() const {
+QueueStats KvTable::queue_stats() const {
   const std::lock_guard lock(mutex_);
-  return {.waiting = queue_ ? queue_->size() : 0, .queued = queued_, .refused = refused_};
+  QueueStats out;
+  if (queue_) {
+    out.model = queue_model_;
+    out.profile = queue_->profile();
+    for (std::size_t i = 0; i < waited_.size(); ++i) {
+      const AdmissionQueue::Load& load = queue_->load(i);
+      out.classes.push_back({.waiting = load.requests,
+                             .queued = load.added,
+                             .refused = load.refused,
+                             .waited = waited_[i]});
+    }
+  }
+  return out;
 }
 
 }  // namespace fairlead::routing

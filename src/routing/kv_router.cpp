@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <string_view>
 #include <utility>
 
+#include "routing/queue_stats.hpp"
 #include "routing/router.hpp"
 
 // The part of Router that is about kv mode.
@@ -39,7 +39,8 @@ Result<Reservation> Router::choose(const std::shared_ptr<const fleet::WorkerSet>
   }
   auto table = kv_table_of(*set);
   if (waiter && queues(waiter->model())) {
-    table->open_queue(options_.policies->profile(waiter->model()), options_.queue_limit);
+    table->open_queue(waiter->model(), options_.policies->profile(waiter->model()),
+                      options_.queue_limit);
   }
   auto picked = table->choose(set, request, route, true, waiter);
   if (!picked) {
@@ -129,6 +130,7 @@ void Router::retain_kv(
       for (std::size_t i = 0; i < picks.size(); ++i) {
         former_picks_[i] += picks[i];
       }
+      former_queues_.add(entry.second.worker_type, table.queue_stats());
       return true;
     }
     table.retain(found->second);
@@ -157,28 +159,11 @@ void Router::collect_kv(observe::TextWriter& writer) const {
          [](const KvLoads::Target& target) { return target.active_blocks(); });
   family("worker_active_prefill_tokens", "Prompt tokens booked and not computed yet.",
          [](const KvLoads::Target& target) { return target.prefill_tokens; });
-  std::map<std::string_view, KvTable::QueueStats> queues;  // by worker type
+  QueueReport queues = former_queues_;
   for (const auto& [id, set] : kv_tables_) {
-    const KvTable::QueueStats stats = set.table->queue_stats();
-    KvTable::QueueStats& sum = queues[set.worker_type];
-    sum.waiting += stats.waiting;
-    sum.queued += stats.queued;
-    sum.refused += stats.refused;
+    queues.add(set.worker_type, set.table->queue_stats());
   }
-  const auto queue_family = [&](std::string_view name, std::string_view type, std::string_view help,
-                                auto field) {
-    writer.family(name, type, help);
-    for (const auto& [worker_type, stats] : queues) {
-      writer.sample(fmt::format("worker_type=\"{}\"", worker_type),
-                    static_cast<double>(stats.*field));
-    }
-  };
-  queue_family("router_queue_pending_requests", "gauge", "Requests that wait for a worker.",
-               &KvTable::QueueStats::waiting);
-  queue_family("router_queued_requests_total", "counter", "Requests that had to wait.",
-               &KvTable::QueueStats::queued);
-  queue_family("router_queue_refused_total", "counter", "Requests refused as too many waited.",
-               &KvTable::QueueStats::refused);
+  queues.write(writer);
 }
 
 }  // namespace fairlead::routing

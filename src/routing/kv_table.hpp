@@ -5,12 +5,15 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "fleet/fleet.hpp"
 #include "routing/admission_queue.hpp"
 #include "routing/kv_loads.hpp"
 #include "routing/kv_route.hpp"
+#include "routing/queue_stats.hpp"
 
 namespace fairlead::routing {
 
@@ -49,18 +52,14 @@ class KvTable : public std::enable_shared_from_this<KvTable> {
                         const RouteRequest& request, const KvRoute& route, bool book,
                         KvWaiter* waiter = nullptr);
 
-  /// From now on requests may wait, by these classes; nothing happens when they may already.
-  void open_queue(std::shared_ptr<const PolicyProfile> profile, std::size_t limit);
+  /// From now on requests for `model` may wait, by these classes; nothing happens when they may
+  /// already.
+  void open_queue(std::string_view model, std::shared_ptr<const PolicyProfile> profile,
+                  std::size_t limit);
   /// A waiter leaves.
   void leave(KvWaiter& waiter);
   /// The set is gone: all that wait choose again, elsewhere.
   void dissolve();
-  /// State of the queue.
-  struct QueueStats {
-    std::size_t waiting = 0;    ///< Requests now.
-    std::uint64_t queued = 0;   ///< That had to wait, ever.
-    std::uint64_t refused = 0;  ///< Because the queue was full, ever.
-  };
   /// State of the queue.
   QueueStats queue_stats() const;
 
@@ -153,8 +152,8 @@ class KvTable : public std::enable_shared_from_this<KvTable> {
   std::shared_ptr<const fleet::WorkerSet> seen_;  // whose workers the loads list
   std::unique_ptr<AdmissionQueue> queue_;         // null: nobody waits
   bool missed_ = false;                           // there was room while somebody was tried
-  std::uint64_t queued_ = 0;
-  std::uint64_t refused_ = 0;
+  std::string queue_model_;
+  std::vector<WaitTimes> waited_;  // by policy class
   PickCounts picks_{};
   std::mt19937_64 random_;
   // Scratch of one choice.

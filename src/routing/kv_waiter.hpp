@@ -45,6 +45,7 @@ class KvWaiter : private QueueEntry {
   std::string model_;
   QueueHints hints_;
   AdmissionQueue::Clock::time_point arrival_;
+  AdmissionQueue::Clock::time_point queued_at_;  // since when it waits, while it does
   std::function<void()> wake_;
   std::optional<std::uint64_t> worker_id_;  // the only one it may go to
   std::shared_ptr<KvTable> table_;          // whose queue it was in

@@ -18,6 +18,7 @@
 #include "routing/kv_table.hpp"
 #include "routing/kv_waiter.hpp"
 #include "routing/policy_classes.hpp"
+#include "routing/queue_stats.hpp"
 
 namespace fairlead::routing {
 
@@ -173,6 +174,7 @@ class Router {
   std::map<std::uint64_t, BusyThresholds> set_thresholds_;               // by set
   std::map<std::string, BusyThresholds, std::less<>> model_thresholds_;  // by base model
   PickCounts former_picks_{};  // of tables that are gone, and of the other modes
+  QueueReport former_queues_;  // of tables that are gone
 };
 
 }  // namespace fairlead::routing

@@ -109,7 +109,11 @@ def test_a_full_queue_is_429(engine, serve):
     refused = server.post("/v1/completions", {"model": "demo", "prompt": prompt(3), "max_tokens": 1})
     assert refused.status_code == 429 and int(refused.headers["retry-after"]) >= 1
     assert refused.json()["error"]["message"]
-    assert server.metrics().value("fairlead_frontend_router_queue_refused_total") == 1
+    metrics = server.metrics()
+    assert metrics.value("fairlead_frontend_router_queue_refused_total") == 1
+    labels = {"model": "demo", "policy_class": "default"}
+    assert metrics.value("fairlead_frontend_router_queue_class_refused_total", reason="all_classes", **labels) == 1
+    assert metrics.value("fairlead_frontend_router_queue_class_pending_requests", **labels) == 2
     held.let_go()
     assert [request.status() for request in requests] == [200] * 2
 

@@ -1,8 +1,10 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <memory>
 #include <random>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -112,6 +114,70 @@ TEST(KvQueue, AFullQueueRefuses) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::QueueFull);
   EXPECT_EQ(metric(router, "p_router_queue_refused_total{worker_type=\"decode\"}"), 1);
+}
+
+TEST(KvQueue, EachClassHasMetricsOfItsOwn) {
+  RouterOptions with_file{.mode = RouterMode::Kv, .seed = 1};
+  with_file.policies = std::make_shared<const PolicyConfig>(*PolicyConfig::parse(
+      "default_policy_family: f\n"
+      "uncached_isl_buckets: [{min_tokens: 0, bucket: b}]\n"
+      "policy_classes:\n"
+      "- {name: one, policy_family: f, cache_bucket: b, quantum: 1, prefill_busy_threshold: 10,\n"
+      "   request_queue_limit_per_worker: 2}\n"
+      "- {name: two, quantum: 1, prefill_busy_threshold: 10,\n"
+      "   raw_isl_token_queue_limit_per_worker: 10000}\n"
+      "- {name: never, quantum: 1}\n",
+      {}));
+  with_file.queue_limit = 3;
+  Router router(with_file);
+  auto set = make_kv_set(1);
+  const auto of = [&](std::string_view name, std::string_view labels, std::string_view more = "") {
+    return metric(router, fmt::format("p_router_queue_class_{}{{model=\"m\",policy_class=\"{}\","
+                                      "worker_type=\"decode\"{}}}",
+                                      name, labels, more));
+  };
+  {
+    Waiting busy;
+    auto running = busy.choose(router, set);
+    ASSERT_TRUE(running && *running);
+    EXPECT_EQ(of("pending_requests", "one"), 0);
+    EXPECT_EQ(of("pending_requests", "never"), -1) << "nobody can wait in it";
+    Waiting first;
+    auto second = std::make_unique<Waiting>();
+    Waiting over;
+    Waiting other({.policy_class = "two"});
+    Waiting other_over({.policy_class = "two"});
+    ASSERT_TRUE(first.choose(router, set));
+    ASSERT_TRUE(second->choose(router, set));
+    EXPECT_FALSE(over.choose(router, set));
+    EXPECT_EQ(of("refused_total", "one", ",reason=\"requests\""), 1);
+    second.reset();
+    ASSERT_TRUE(other.choose(router, set));
+    EXPECT_FALSE(other_over.choose(router, set));
+    EXPECT_EQ(of("refused_total", "two", ",reason=\"prompt_tokens\""), 1);
+    Waiting third;
+    ASSERT_TRUE(third.choose(router, set));
+    Waiting beyond({.policy_class = "a name of the client's"});
+    EXPECT_FALSE(beyond.choose(router, set));
+    EXPECT_EQ(of("refused_total", "one", ",reason=\"all_classes\""), 1);
+    EXPECT_EQ(of("pending_requests", "one"), 2);
+    EXPECT_EQ(of("pending_requests", "two"), 1);
+    EXPECT_EQ(of("wait_seconds_count", "one"), 1) << "the one that left";
+    running->release();
+    auto next = first.choose(router, set);
+    ASSERT_TRUE(next && *next);
+    EXPECT_EQ(of("wait_seconds_count", "one"), 2);
+    EXPECT_GT(of("wait_seconds_sum", "one"), 0);
+    EXPECT_LT(of("wait_seconds_sum", "one"), 60);
+    EXPECT_EQ(of("wait_seconds_count", "two"), 0);
+    EXPECT_EQ(metric(router, "p_router_queue_refused_total{worker_type=\"decode\"}"), 3);
+  }
+  router.retain(fleet::Fleet{});  // the set is gone, its counts are not
+  EXPECT_EQ(of("pending_requests", "one"), 0);
+  EXPECT_EQ(of("wait_seconds_count", "one"), 3);
+  EXPECT_EQ(of("wait_seconds_count", "two"), 1);
+  EXPECT_EQ(of("refused_total", "two", ",reason=\"prompt_tokens\""), 1);
+  EXPECT_EQ(metric(router, "p_router_queued_requests_total{worker_type=\"decode\"}"), 4);
 }
 
 TEST(KvQueue, ANamedWorkerIsWaitedForWhileOthersAreIdle) {
