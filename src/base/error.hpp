@@ -29,6 +29,7 @@ enum class ErrorCode : std::uint8_t {
   Draining,               ///< The process is shutting down.
   ModelNotReady,          ///< The model is known but has no usable worker set.
   NoWorkers,              ///< Every worker of the model is down or excluded.
+  TaintsUnmatched,        ///< No worker in routing has the taints that the request requires.
   CapabilityUnavailable,  ///< Only some workers, not the eligible ones, can honour an option.
   Overloaded,             ///< All eligible workers are busy.
   QueueFull,              ///< A queue or tenant limit refused the request.

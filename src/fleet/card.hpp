@@ -41,10 +41,12 @@ struct Card {
   std::vector<std::vector<Role>> needs;  ///< Peers it cannot serve without: any of the lists.
   std::uint32_t context_length = 0;      ///< Tokens.
   std::uint32_t kv_block_size = 0;       ///< Tokens per KV block.
-  json::Value default_sampling;  ///< Object or null: sampling defaults, `extra_args` among them.
-  engine::CapabilitySet denied;  ///< What the worker must not be asked for, whatever it reports.
-  std::string lora_name;         ///< Adapter cards: the adapter; empty on base cards.
-  std::string model_suffix;      ///< Adapter cards: distinguishes them; empty on base cards.
+  json::Value default_sampling;     ///< Object or null: sampling defaults, `extra_args` among them.
+  engine::CapabilitySet denied;     ///< What the worker must not be asked for, whatever it reports.
+  std::vector<std::string> taints;  ///< Labels that requests may require or prefer, sorted, each
+                                    ///< once; those of topology domains included.
+  std::string lora_name;            ///< Adapter cards: the adapter; empty on base cards.
+  std::string model_suffix;         ///< Adapter cards: distinguishes them; empty on base cards.
   std::optional<std::uint32_t> max_gpu_lora_count;  ///< Adapter slots.
   std::vector<CardFile> files;  ///< In the order of their names, for the checksum.
 
@@ -55,7 +57,7 @@ struct Card {
   /// True for the card of an adapter.
   bool is_adapter() const { return !lora_name.empty(); }
   /// Digest of everything that interchangeable workers must share: names, files, sampling defaults,
-  /// lengths, role and needs; not identity, capabilities, address, parsers or adapters.
+  /// lengths, role and needs; not identity, capabilities, address, parsers, adapters or taints.
   std::string checksum() const;
 };
 

@@ -23,6 +23,8 @@ constexpr std::size_t kMaxAliases = 64;
 constexpr std::size_t kMaxAlternatives = 16;
 constexpr std::size_t kMaxPeers = 8;
 constexpr std::size_t kMaxExtraFiles = 256;
+constexpr std::size_t kMaxTaints = 256;
+constexpr std::size_t kMaxTaintBytes = 256;
 
 // References to model files whose content every worker of a set must share.
 constexpr auto kFileFields = std::to_array<std::string_view>(
@@ -246,6 +248,43 @@ void read_adapter(Reader& reader, Card& card) {
   }
 }
 
+/// `taints`, and what `topology_domains` says as taints.
+void read_taints(Reader& reader, Card& card) {
+  const auto add = [&](std::string_view field, std::string taint) {
+    if (taint.empty() || taint.size() > kMaxTaintBytes || has_control(taint)) {
+      return reader.complain(
+          field, fmt::format("must hold texts of 1 to {} bytes without control characters",
+                             kMaxTaintBytes));
+    }
+    card.taints.push_back(std::move(taint));
+  };
+  static const json::Array kNone;
+  const json::Array* taints = reader.list("taints", kMaxTaints);
+  for (const json::Value& value : taints ? *taints : kNone) {
+    const std::string* text = value.as_string();
+    add("taints", text ? *text : std::string());
+  }
+  const json::Value* domains = reader.object("topology_domains");
+  if (domains && domains->as_object()->size() > kMaxTaints) {
+    return reader.complain("topology_domains", fmt::format("must hold at most {}", kMaxTaints));
+  }
+  const auto sound = [](std::string_view text) {
+    return !text.empty() && !text.contains('=') && !blank(text.substr(0, 1)) &&
+           !blank(text.substr(text.size() - 1));
+  };
+  for (const json::Member& member : domains ? *domains->as_object() : json::Object()) {
+    const std::string* value = member.value.as_string();
+    if (!value || !sound(member.key) || !sound(*value)) {
+      return reader.complain("topology_domains",
+                             "must hold names and values without `=` and spaces around them");
+    }
+    add("topology_domains", fmt::format("dynamo.topology/{}={}", member.key, *value));
+  }
+  std::ranges::sort(card.taints);
+  const auto repeated = std::ranges::unique(card.taints);
+  card.taints.erase(repeated.begin(), repeated.end());
+}
+
 void read_runtime(Reader& reader, Card& card) {
   const json::Value* config = reader.object("runtime_config");
   if (!config) {
@@ -256,6 +295,7 @@ void read_runtime(Reader& reader, Card& card) {
   if (card.lora_name.empty()) {
     inner.count("max_gpu_lora_count", card.max_gpu_lora_count);
   }
+  read_taints(inner, card);
   if (const json::Value* data = inner.object("runtime_data")) {
     for (const engine::CapabilityTraits& row : engine::capability_table()) {
       const json::Value* value = data->find(row.name);

@@ -16,7 +16,7 @@ bool same_files(const Card& a, const Card& b) {
 
 }  // namespace
 
-bool same_content(const Card& a, const Card& b) {
+bool same_but_taints(const Card& a, const Card& b) {
   return a.key() == b.key() && a.backend == b.backend && a.endpoint == b.endpoint &&
          a.display_name == b.display_name && a.aliases == b.aliases &&
          a.source_path == b.source_path && a.role == b.role && a.needs == b.needs &&
@@ -24,6 +24,10 @@ bool same_content(const Card& a, const Card& b) {
          a.denied == b.denied && a.lora_name == b.lora_name &&
          a.max_gpu_lora_count == b.max_gpu_lora_count && same_files(a, b) &&
          json::dump(a.default_sampling) == json::dump(b.default_sampling);
+}
+
+bool same_content(const Card& a, const Card& b) {
+  return same_but_taints(a, b) && a.taints == b.taints;
 }
 
 CardTable::Change CardTable::set(std::string_view source, std::vector<Card> cards) {

@@ -12,6 +12,8 @@ namespace fairlead::fleet {
 
 /// True when the cards say the same, capabilities and all.
 bool same_content(const Card& a, const Card& b);
+/// The same, whatever their taints: these may change in one life of a worker.
+bool same_but_taints(const Card& a, const Card& b);
 
 /// The cards of all sources, and which of them count. A card whose key or engine another live card
 /// has already does not; it is taken up when the other one goes.

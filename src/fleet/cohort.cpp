@@ -30,6 +30,7 @@ std::shared_ptr<const Worker> make_worker(const Member& member, std::size_t slot
   worker->card_key = member.key;
   worker->info = *member.info;
   worker->adapters = adapters_of(member);
+  worker->taints = member.card.taints;
   worker->addresses = member.addresses;
   worker->incarnation = member.incarnation;
   worker->healthy = member.up;

@@ -40,6 +40,10 @@ bool Worker::has_taint(std::string_view taint) const {
   return std::ranges::binary_search(taints, taint);
 }
 
+bool Worker::has_taints(std::span<const std::string> all) const {
+  return std::ranges::all_of(all, [this](const std::string& taint) { return has_taint(taint); });
+}
+
 const Worker* WorkerSet::in_slot(std::size_t slot) const {
   const auto found = std::ranges::lower_bound(
       workers, slot, {}, [](const std::shared_ptr<const Worker>& worker) { return worker->slot; });

@@ -66,9 +66,15 @@ void LiveFleet::Impl::withdraw(const std::string& key) {
   watches_.erase(found);
 }
 
-/// The new life comes after all others, as a worker that left and joined again would.
+/// Other taints are only noted. Everything else is a new life, which comes after all others, as a
+/// worker that left and joined again would.
 void LiveFleet::Impl::change(const Card& card) {
   const auto found = find(card.key());
+  if (same_but_taints((*found)->member().card, card)) {
+    log::info("worker's taints changed endpoint={} card={}", card.endpoint.url, card.key());
+    (*found)->member().card = card;
+    return;
+  }
   log::info("worker's card changed endpoint={} card={}", card.endpoint.url, card.key());
   (*found)->take_card(card);
   std::rotate(found, found + 1, watches_.end());

@@ -1,6 +1,7 @@
 #include "fleet/selection.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string>
@@ -23,6 +24,7 @@ std::size_t usable_workers(const Model& model, const WorkerSet& set, const Selec
   return static_cast<std::size_t>(
       std::ranges::count_if(set.workers, [&](const std::shared_ptr<const Worker>& worker) {
         return worker->healthy && worker->has_adapter(model.lora_name) &&
+               worker->has_taints(request.required_taints) &&
                (!request.worker_id || *request.worker_id == worker->id);
       }));
 }
@@ -92,6 +94,26 @@ std::unexpected<Error> refusal(const Model& model, CapabilitySet required, Capab
               std::string(engine::capability_field(missing)));
 }
 
+// Why no set is eligible.
+std::unexpected<Error> nobody(const Model& model, const SelectRequest& request) {
+  SelectRequest untainted = request;
+  untainted.required_taints = {};
+  if (!request.required_taints.empty() && !eligible_sets(model, untainted).empty()) {
+    return fail(ErrorCode::TaintsUnmatched,
+                fmt::format("{} has the required taint{} `{}`",
+                            request.worker_id
+                                ? fmt::format("The worker {} is not one that", *request.worker_id)
+                                : fmt::format("No worker of the model `{}`", model.name),
+                            request.required_taints.size() == 1 ? "" : "s",
+                            fmt::join(request.required_taints, "`, `")),
+                "nvext.routing_constraints.required_taints");
+  }
+  return fail(ErrorCode::NoWorkers,
+              request.worker_id ? fmt::format("worker {} is not in routing of model `{}`",
+                                              *request.worker_id, model.name)
+                                : fmt::format("model `{}` has no usable workers", model.name));
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const WorkerSet>> select_worker_set(const Model& model,
@@ -99,10 +121,7 @@ Result<std::shared_ptr<const WorkerSet>> select_worker_set(const Model& model,
                                                            std::uint64_t draw) {
   std::vector<Eligible> eligible = eligible_sets(model, request);
   if (eligible.empty()) {
-    return fail(ErrorCode::NoWorkers,
-                request.worker_id ? fmt::format("worker {} is not in routing of model `{}`",
-                                                *request.worker_id, model.name)
-                                  : fmt::format("model `{}` has no usable workers", model.name));
+    return nobody(model, request);
   }
   if (request.enforce && !request.required.empty()) {
     CapabilitySet missing;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +58,8 @@ struct Worker {
   bool has_adapter(std::string_view lora_name) const;
   /// True when it has the label.
   bool has_taint(std::string_view taint) const;
+  /// True when it has all of the labels.
+  bool has_taints(std::span<const std::string> all) const;
 };
 
 /// The interchangeable workers of one model, namespace and role: the members of one cohort.

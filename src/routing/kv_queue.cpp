@@ -63,6 +63,9 @@ Result<bool> KvTable::has_to_wait(const PromptShape& shape, const RouteRequest& 
   const bool tried = waiter.state() == QueueEntry::State::Trying;
   waiter.worker_id_ =
       route.preferred ? std::optional(route.preferred->worker_id) : request.worker_id;
+  if (!tried) {
+    waiter.required_taints_.assign(request.required_taints.begin(), request.required_taints.end());
+  }
   const QueueDemand demand = tried ? waiter.demand() : demand_of(waiter, shape);
   const PolicyClass& policy_class = queue_->profile()->classes()[demand.policy_class];
   std::vector<bool> adapter;
@@ -108,7 +111,8 @@ void KvTable::let_go() {
     const auto& waiter = static_cast<const KvWaiter&>(first);
     const PolicyClass& policy_class = queue_->profile()->classes()[first.demand().policy_class];
     const Room room = room_for(policy_class, [&](const KvLoads::Target& target) {
-      return !waiter.worker_id_ || *waiter.worker_id_ == target.worker_id;
+      return (!waiter.worker_id_ || *waiter.worker_id_ == target.worker_id) &&
+             loads_.places()[target.slot].worker->has_taints(waiter.required_taints_);
     });
     return !pool_busy(policy_class, room.busy, room.eligible);
   });

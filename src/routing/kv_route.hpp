@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,8 +33,16 @@ struct TargetRef {
 
 /// A label of workers that a request likes.
 struct PreferredTaint {
-  std::string_view name;  ///< As the worker has it.
-  double weight = 0;      ///< Positive attracts, negative repels.
+  std::string name;   ///< As the worker has it.
+  double weight = 0;  ///< Positive attracts, negative repels.
+  bool operator==(const PreferredTaint&) const = default;
+};
+
+/// Which labels of workers a request goes by.
+struct RoutingConstraints {
+  std::vector<std::string> required_taints;      ///< Only workers that have all of them.
+  std::vector<PreferredTaint> preferred_taints;  ///< Each once.
+  bool operator==(const RoutingConstraints&) const = default;
 };
 
 /// Why a target was taken. Every pick has exactly one.
@@ -80,8 +89,7 @@ struct KvRoute {
   std::optional<TargetRef> preferred = {};      ///< Where its session is bound. Taken unless it is
                                                 ///< gone or overloaded; beats a named worker.
   std::span<const std::uint64_t> allowed = {};  ///< Only these workers; empty = all.
-  std::span<const std::string_view> required_taints = {};  ///< Workers lacking one are left out.
-  std::span<const PreferredTaint> preferred_taints = {};   ///< Scale the cost, pins apart.
+  std::span<const PreferredTaint> preferred_taints = {};  ///< Scale the cost, pins apart.
   std::vector<CandidateCost>* explain = nullptr;  ///< Gets every target that would do if no worker
                                                   ///< were named or bound, when given.
 };

@@ -165,8 +165,9 @@ bool KvTable::ordered(const KvRouterConfig& config, const RouteRequest& request,
          config.prefill_load_scale == config_.prefill_load_scale &&
          config.track_prefill_tokens == config_.track_prefill_tokens && !route.explain &&
          !request.rank && request.excluded.empty() && request.adapter.empty() &&
-         route.allowed.empty() && route.required_taints.empty() && route.preferred_taints.empty() &&
-         touched_count_ <= kMostWeighed && loads_.targets().size() > kMostWeighed;
+         route.allowed.empty() && request.required_taints.empty() &&
+         route.preferred_taints.empty() && touched_count_ <= kMostWeighed &&
+         loads_.targets().size() > kMostWeighed;
 }
 
 bool KvTable::admits(const RouteRequest& request, const KvRoute& route,
@@ -176,9 +177,7 @@ bool KvTable::admits(const RouteRequest& request, const KvRoute& route,
       (!route.allowed.empty() && !contains(route.allowed, target.worker_id))) {
     return false;
   }
-  const fleet::Worker& worker = *loads_.places()[target.slot].worker;
-  return std::ranges::all_of(route.required_taints,
-                             [&](std::string_view taint) { return worker.has_taint(taint); });
+  return loads_.places()[target.slot].worker->has_taints(request.required_taints);
 }
 
 double KvTable::taints(const KvRoute& route, const KvLoads::Target& target) const {
@@ -217,7 +216,8 @@ Result<TargetIndex> KvTable::pinned(const KvRouterConfig& config, const PromptSh
     }
   }
   if (best.equals == 0) {
-    return fail(ErrorCode::NoWorkers, fmt::format("worker {} is not usable for this request", id));
+    return fail(ErrorCode::NoWorkers,
+                fmt::format("worker {} is not usable for this request{}", id, demands_of(request)));
   }
   if (overloaded) {
     return fail(ErrorCode::Overloaded, fmt::format("worker {} is busy", id));
@@ -305,9 +305,7 @@ Result<TargetIndex> KvTable::by_scan(const KvRouterConfig& config, const PromptS
     return busy ? fail(ErrorCode::Overloaded, "all workers are busy")
                 : fail(ErrorCode::NoWorkers,
                        fmt::format("none of {} workers is usable{}", seen_->workers.size(),
-                                   request.adapter.empty()
-                                       ? std::string()
-                                       : fmt::format(" with adapter `{}`", request.adapter)));
+                                   demands_of(request)));
   }
   return config.router_temperature > 0 ? drawn(config.router_temperature) : cheapest();
 }

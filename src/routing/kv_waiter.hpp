@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "routing/admission_queue.hpp"
 
@@ -48,7 +49,8 @@ class KvWaiter : private QueueEntry {
   AdmissionQueue::Clock::time_point queued_at_;  // since when it waits, while it does
   std::function<void()> wake_;
   std::optional<std::uint64_t> worker_id_;  // the only one it may go to
-  std::shared_ptr<KvTable> table_;          // whose queue it was in
+  std::vector<std::string> required_taints_;
+  std::shared_ptr<KvTable> table_;  // whose queue it was in
 };
 
 }  // namespace fairlead::routing

@@ -1,6 +1,7 @@
 #include "routing/router.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -35,6 +36,17 @@ std::optional<RouterMode> parse_router_mode(std::string_view text) {
   return found == kModes.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::string demands_of(const RouteRequest& request) {
+  std::string out;
+  if (!request.adapter.empty()) {
+    out += fmt::format(" with adapter `{}`", request.adapter);
+  }
+  if (!request.required_taints.empty()) {
+    out += fmt::format(" with the taints `{}`", fmt::join(request.required_taints, "`, `"));
+  }
+  return out;
+}
+
 // Choosing and booking happen under one lock, so that two reactors never both take the last place
 // of the least-loaded worker. The lock is held for a scan of the set's slots at most.
 class LoadTable {
@@ -53,7 +65,7 @@ class LoadTable {
           std::ranges::find(request.excluded, worker->id) != request.excluded.end();
       const bool wanted = !request.worker_id || *request.worker_id == worker->id;
       if (worker->healthy && !excluded && wanted && worker->slot < places_.size() &&
-          worker->has_adapter(request.adapter)) {
+          worker->has_adapter(request.adapter) && worker->has_taints(request.required_taints)) {
         occupy(*worker);
         candidates_.push_back(&worker);
       }
@@ -261,12 +273,9 @@ Result<Reservation> Router::choose(const fleet::WorkerSet& set, const RouteReque
   auto worker = table->choose(mode(), set, request);
   if (!worker) {
     return fail(ErrorCode::NoWorkers,
-                request.worker_id
-                    ? fmt::format("worker {} is not in routing", *request.worker_id)
-                    : fmt::format("none of {} workers is usable{}", set.workers.size(),
-                                  request.adapter.empty()
-                                      ? std::string()
-                                      : fmt::format(" with adapter `{}`", request.adapter)));
+                request.worker_id ? fmt::format("worker {} is not in routing", *request.worker_id)
+                                  : fmt::format("none of {} workers is usable{}",
+                                                set.workers.size(), demands_of(request)));
   }
   return Reservation(table, std::move(worker), request.rank);
 }

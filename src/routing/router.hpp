@@ -41,9 +41,13 @@ struct RouteRequest {
   std::span<const std::uint64_t> excluded;  ///< Workers that failed this request already.
   std::string_view adapter;                 ///< LoRA adapter as the engines know it: only workers
                                             ///< that have it; empty = the base model.
-  std::optional<std::uint32_t> rank = {};   ///< Data-parallel rank named by the client. In kv mode
-                                            ///< the router chooses one otherwise.
+  std::span<const std::string> required_taints = {};  ///< Workers lacking one are left out.
+  std::optional<std::uint32_t> rank = {};  ///< Data-parallel rank named by the client. In kv mode
+                                           ///< the router chooses one otherwise.
 };
+
+/// What a request demands of workers, as the end of a sentence; empty when it demands nothing.
+std::string demands_of(const RouteRequest& request);
 
 /// Requests in flight per worker of one WorkerSet, packed by the workers' slots.
 class LoadTable;

@@ -251,8 +251,8 @@ class Generation::Choice final : public engine::TokenSink {
   Result<BookedWorker> choose(const std::vector<std::uint64_t>& excluded) {
     // Later attempts look at the newest fleet: the snapshot of the request may list the dead.
     Service& service = owner_.service_;
-    const auto set =
-        choose_set(service, owner_.spec_.model->name, owner_.spec_.worker_id, request_);
+    const auto set = choose_set(service, owner_.spec_.model->name, owner_.spec_.worker_id,
+                                owner_.spec_.constraints.required_taints, request_);
     if (!set) {
       return std::unexpected(set.error());
     }
@@ -264,9 +264,11 @@ class Generation::Choice final : public engine::TokenSink {
                          {.wanted = {.worker_id = owner_.spec_.worker_id,
                                      .excluded = excluded,
                                      .adapter = request_.lora_name,
+                                     .required_taints = owner_.spec_.constraints.required_taints,
                                      .rank = named_rank_},
                           .session = owner_.spec_.session,
                           .expected_output = owner_.spec_.expected_output,
+                          .preferred_taints = owner_.spec_.constraints.preferred_taints,
                           .waiter = place_ ? &place_->waiter() : nullptr,
                           .scope = &owner_.scope_},
                          request_);
@@ -317,7 +319,8 @@ class Generation::Choice final : public engine::TokenSink {
     // The client reads a general text, so the engine's own words are found here or nowhere. Its
     // refusals, of a request or of more load, are no failures.
     const bool failed = row.http_status >= 500 && error.code != ErrorCode::EngineExhausted &&
-                        error.code != ErrorCode::CapabilityUnavailable;
+                        error.code != ErrorCode::CapabilityUnavailable &&
+                        error.code != ErrorCode::TaintsUnmatched;
     constexpr auto kLine = "request {} failed on worker {}: {} ({})";
     if (failed) {
       log::warn(kLine, request_.request_id, worker.id, error.message, row.name);

@@ -10,6 +10,7 @@
 #include "fleet/fleet.hpp"
 #include "net/task_group.hpp"
 #include "observe/metrics.hpp"
+#include "routing/kv_route.hpp"
 #include "routing/kv_waiter.hpp"
 #include "serving/output_processor.hpp"
 #include "serving/response_encoder.hpp"
@@ -37,7 +38,8 @@ struct GenerationSpec {
   std::optional<std::uint64_t> worker_id;  ///< Pinned by the client.
   std::string session;                     ///< Of the client; its requests stay at one worker when
                                            ///< sessions are bound. Empty = none.
-  routing::QueueHints queue;               ///< Its place when it has to wait for a worker.
+  routing::RoutingConstraints constraints;       ///< Labels of workers that it requires or likes.
+  routing::QueueHints queue;                     ///< Its place when it has to wait for a worker.
   std::optional<std::uint32_t> expected_output;  ///< Tokens it will generate; a guess.
 };
 

@@ -55,6 +55,7 @@ Known look_up(Service& service, const fleet::WorkerSet& set, const ChoiceContext
   out.now = net::Reactor::current()->now();
   out.route.prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
   out.route.expected_output = context.expected_output;
+  out.route.preferred_taints = context.preferred_taints;
   if (!service.routes_by_kv()) {
     return out;
   }
@@ -131,6 +132,7 @@ void SessionHold::end(bool failed) {
 Result<std::shared_ptr<const fleet::WorkerSet>> choose_set(Service& service,
                                                            const std::string& model,
                                                            std::optional<std::uint64_t> worker_id,
+                                                           std::span<const std::string> taints,
                                                            const engine::GenerateRequest& request) {
   const ServedModel* const served = service.served()->find(model);
   if (!served) {
@@ -139,6 +141,7 @@ Result<std::shared_ptr<const fleet::WorkerSet>> choose_set(Service& service,
   return fleet::select_worker_set(*served->model,
                                   {.required = engine::required_capabilities(request),
                                    .worker_id = worker_id,
+                                   .required_taints = taints,
                                    .enforce = service.options().enforce_capabilities},
                                   service.draw());
 }

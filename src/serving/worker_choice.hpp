@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,11 +42,13 @@ class SessionHold {
   std::string session_;
 };
 
-/// The worker set of a model's newest snapshot that a request goes to. Errors: NoWorkers, and those
+/// The worker set of a model's newest snapshot that a request goes to; `taints` are those it
+/// requires. Errors: NoWorkers, and those
 /// of fleet::select_worker_set.
 Result<std::shared_ptr<const fleet::WorkerSet>> choose_set(Service& service,
                                                            const std::string& model,
                                                            std::optional<std::uint64_t> worker_id,
+                                                           std::span<const std::string> taints,
                                                            const engine::GenerateRequest& request);
 
 /// A worker that was chosen and booked.
@@ -61,8 +64,9 @@ struct ChoiceContext {
   routing::RouteRequest wanted;                       ///< What the router must respect.
   std::string_view session = {};                      ///< Of the client; empty = none.
   std::optional<std::uint32_t> expected_output = {};  ///< Tokens it will generate; a guess.
-  routing::KvWaiter* waiter = nullptr;                ///< Its place in the queue, if it may wait.
-  observe::RequestScope* scope = nullptr;             ///< Is told how long a choice took, if given.
+  std::span<const routing::PreferredTaint> preferred_taints = {};  ///< Weighed in kv mode.
+  routing::KvWaiter* waiter = nullptr;     ///< Its place in the queue, if it may wait.
+  observe::RequestScope* scope = nullptr;  ///< Is told how long a choice took, if given.
 };
 
 /// Chooses a worker of the set and books the request there. In kv mode the prompt is hashed and

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 
@@ -42,6 +43,7 @@ void RequestParser::read_nvext(std::string_view name) {
   body_.data_parallel_rank.reset();
   body_.annotate_request_id = false;
   body_.nvext_fields = {};
+  body_.constraints = {};
   nvext_salt_.clear();
   if (take_null() || !expect(name, JsonType::Object)) {
     return;
@@ -73,7 +75,9 @@ void RequestParser::read_nvext_member(std::string_view key) {
     only_false(path);
   } else if (key == "extra_fields") {
     read_extra_fields(path);
-  } else if (key == "token_data" || key == "routing_constraints" || key == "router") {
+  } else if (key == "routing_constraints") {
+    read_constraints(path);
+  } else if (key == "token_data" || key == "router") {
     only_empty(path);
   } else if (key == "prefill_worker_id" || key == "prefill_dp_rank" ||
              key == "max_thinking_tokens" || key == "metadata_upload") {
@@ -107,6 +111,77 @@ void RequestParser::read_agent_hints(std::string_view path) {
       reader_.skip();
     }
   });
+}
+
+void RequestParser::read_constraints(std::string_view path) {
+  body_.constraints = {};
+  if (take_null() || !expect(path, JsonType::Object)) {
+    return;
+  }
+  reader_.object([&](std::string_view key) {
+    const std::string member = fmt::format("{}.{}", path, key.substr(0, 64));
+    if (key == "required_taints") {
+      read_required_taints(member);
+    } else if (key == "preferred_taints") {
+      read_preferred_taints(member);
+    } else {
+      unsupported(member, "there is no such key");
+    }
+  });
+}
+
+// A set: what comes twice counts once.
+void RequestParser::read_required_taints(std::string_view path) {
+  std::vector<std::string>& taints = body_.constraints.required_taints;
+  taints.clear();
+  if (take_null() || !expect(path, JsonType::Array)) {
+    return;
+  }
+  reader_.array([&](std::size_t) {
+    if (!expect(path, JsonType::String)) {
+      return;
+    }
+    const std::string_view taint = reader_.string();
+    if (std::ranges::find(taints, taint) == taints.end() &&
+        check_taint(path, taint, taints.size())) {
+      taints.emplace_back(taint);
+    }
+  });
+}
+
+// Of a taint that comes twice the last weight counts.
+void RequestParser::read_preferred_taints(std::string_view path) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  std::vector<routing::PreferredTaint>& taints = body_.constraints.preferred_taints;
+  taints.clear();
+  if (take_null() || !expect(path, JsonType::Object)) {
+    return;
+  }
+  reader_.object([&](std::string_view key) {
+    auto found = std::ranges::find(taints, key, &routing::PreferredTaint::name);
+    if (found == taints.end()) {
+      if (!check_taint(path, key, taints.size())) {
+        return;
+      }
+      taints.push_back({.name = std::string(key)});
+      found = taints.end() - 1;
+    }
+    if (expect(path, JsonType::Number)) {
+      found->weight = take_number(path, -kMost, kMost).value_or(0);
+    }
+  });
+}
+
+bool RequestParser::check_taint(std::string_view path, std::string_view taint, std::size_t before) {
+  if (taint.empty() || taint.size() > kMaxTaintBytes) {
+    invalid(path, fmt::format("`{}` must hold texts of 1 to {} bytes", path, kMaxTaintBytes));
+    return false;
+  }
+  if (before >= kMaxTaints) {
+    invalid(path, fmt::format("`{}` must hold at most {} taints", path, kMaxTaints));
+    return false;
+  }
+  return true;
 }
 
 void RequestParser::read_annotations(std::string_view path) {

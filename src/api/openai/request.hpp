@@ -15,6 +15,7 @@
 #include "engine/request.hpp"
 #include "net/http.hpp"
 #include "observe/metrics.hpp"
+#include "routing/kv_route.hpp"
 #include "routing/kv_waiter.hpp"
 
 namespace fairlead::api::openai {
@@ -75,10 +76,11 @@ struct RequestBody {
   bool return_token_ids = false;                   ///< Ids of prompt and output.
   NvextFields nvext_fields;                        ///< Further places of the same facts.
 
-  std::int32_t priority = 0;  ///< Lower runs earlier.
-  std::string cache_salt;     ///< Empty = none.
-  std::string session_id;     ///< Empty = none.
-  routing::QueueHints queue;  ///< Its place among requests that wait for a worker.
+  std::int32_t priority = 0;                ///< Lower runs earlier.
+  std::string cache_salt;                   ///< Empty = none.
+  std::string session_id;                   ///< Empty = none.
+  routing::RoutingConstraints constraints;  ///< Labels of workers that it requires or likes.
+  routing::QueueHints queue;                ///< Its place among requests that wait for a worker.
   std::optional<std::uint32_t> expected_output;  ///< Tokens it will generate; a guess.
   std::string routing_session;  ///< From a header: names the session for routing, in place of
                                 ///< `session_id`.
@@ -114,6 +116,10 @@ inline constexpr std::size_t kMaxBadWords = 1024;
 inline constexpr std::size_t kMaxBadWordsSize = 65536;
 /// Most bytes of a cache salt, in the body or in a header.
 inline constexpr std::size_t kMaxSaltBytes = 4096;
+/// Most taints that a request may require, and may prefer.
+inline constexpr std::size_t kMaxTaints = 64;
+/// Most bytes of one.
+inline constexpr std::size_t kMaxTaintBytes = 256;
 /// Most entries of `logit_bias`.
 inline constexpr std::size_t kMaxBiases = 16384;
 /// Most ids in `allowed_token_ids` × choices: each choice carries the list to the engine.

@@ -118,6 +118,7 @@ Result<> RequestParser::check_whole() {
   } else {
     body_.data_parallel_rank.reset();
     body_.nvext_fields = {};
+    body_.constraints = {};
   }
   if (!nvext_salt_.empty()) {
     body_.cache_salt = nvext_salt_;

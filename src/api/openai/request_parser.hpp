@@ -122,6 +122,10 @@ class RequestParser {
   void read_nvext_member(std::string_view key);
   void read_agent_hints(std::string_view path);
   void read_annotations(std::string_view path);
+  void read_constraints(std::string_view path);
+  void read_required_taints(std::string_view path);
+  void read_preferred_taints(std::string_view path);
+  bool check_taint(std::string_view path, std::string_view taint, std::size_t before);
   void read_extra_fields(std::string_view path);
 
   void on_member(std::string_view key);

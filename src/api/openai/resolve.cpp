@@ -256,6 +256,7 @@ Result<serving::GenerationSpec> resolve(const RequestBody& body, const ServedMod
   spec.include_stop = body.include_stop;
   spec.skip_special_tokens = body.skip_special_tokens;
   spec.worker_id = body.worker_id;
+  spec.constraints = body.constraints;
   spec.queue = body.queue;
   spec.expected_output = body.expected_output;
   spec.session = body.routing_session.empty() ? body.session_id : body.routing_session;

@@ -177,7 +177,8 @@ Result<std::string> RouteHandler::explain(serving::GenerationSpec spec) const {
   for (std::size_t i = 0; i < spec.prompts.size(); ++i) {
     engine::GenerateRequest& request = spec.request;
     request.prompt = std::move(spec.prompts[i]);
-    const auto set = serving::choose_set(service_, spec.model->name, spec.worker_id, request);
+    const auto set = serving::choose_set(service_, spec.model->name, spec.worker_id,
+                                         spec.constraints.required_taints, request);
     if (!set) {
       return std::unexpected(set.error());
     }
@@ -186,9 +187,11 @@ Result<std::string> RouteHandler::explain(serving::GenerationSpec spec) const {
                                 {.wanted = {.worker_id = spec.worker_id,
                                             .excluded = {},
                                             .adapter = request.lora_name,
+                                            .required_taints = spec.constraints.required_taints,
                                             .rank = request.data_parallel_rank},
                                  .session = spec.session,
-                                 .expected_output = spec.expected_output},
+                                 .expected_output = spec.expected_output,
+                                 .preferred_taints = spec.constraints.preferred_taints},
                                 request);
     if (!preview) {
       return std::unexpected(std::move(preview.error()));

@@ -1,5 +1,6 @@
 #include "api/openai/request.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -113,6 +114,21 @@ TEST(RequestParsing, RulesOfFieldsThatBothEndpointsShare) {
       {R"("nvext":[])", "nvext", "must be an object"},
       {R"("nvext":{"dp_rank":-1})", "nvext.dp_rank", "from 0 to"},
       {R"("nvext":{"decode_worker_id":"a"})", "nvext.decode_worker_id", "must be a number"},
+      {R"("nvext":{"routing_constraints":[]})", "nvext.routing_constraints", "must be an object"},
+      {R"("nvext":{"routing_constraints":{"required_taints":"a"}})",
+       "nvext.routing_constraints.required_taints", "must be an array"},
+      {R"("nvext":{"routing_constraints":{"required_taints":[1]}})",
+       "nvext.routing_constraints.required_taints", "must be a string"},
+      {R"("nvext":{"routing_constraints":{"required_taints":[""]}})",
+       "nvext.routing_constraints.required_taints", "1 to 256 bytes"},
+      {R"("nvext":{"routing_constraints":{"preferred_taints":["a"]}})",
+       "nvext.routing_constraints.preferred_taints", "must be an object"},
+      {R"("nvext":{"routing_constraints":{"preferred_taints":{"a":null}}})",
+       "nvext.routing_constraints.preferred_taints", "must be a number"},
+      {R"("nvext":{"routing_constraints":{"preferred_taints":{"a":1e39}}})",
+       "nvext.routing_constraints.preferred_taints", "must be from"},
+      {R"("nvext":{"routing_constraints":{"preferred_taints":{"":1}}})",
+       "nvext.routing_constraints.preferred_taints", "1 to 256 bytes"},
       {R"("response_format":{"type":"xml"})", "response_format", "must be `text`"},
       {R"("response_format":{})", "response_format", "must be a string"},
   };
@@ -139,6 +155,8 @@ TEST(RequestParsing, FieldsOfLaterFeaturesAreRefusedByName) {
       {R"("nvext":{"token_data":[1]})", "nvext.token_data", "not supported", code},
       {R"("nvext":{"prefill_worker_id":1})", "nvext.prefill_worker_id", "not supported", code},
       {R"("nvext":{"made_up":1})", "nvext.made_up", "no such key", code},
+      {R"("nvext":{"routing_constraints":{"made_up":1}})", "nvext.routing_constraints.made_up",
+       "no such key", code},
       {R"("nvext":{"annotations":["formatted_prompt"]})", "nvext.annotations", "formatted_prompt",
        code},
   };
@@ -605,6 +623,38 @@ TEST(RequestParsing, ForcedUsageConcernsStreamsOnly) {
   const auto unary = chat("", options);
   ASSERT_TRUE(unary.has_value());
   EXPECT_FALSE(unary->include_usage);
+}
+
+TEST(RequestParsing, RoutingConstraintsAreASetAndWeights) {
+  const auto body = chat(R"("nvext":{"routing_constraints":{"required_taints":["b","a","b"],
+      "preferred_taints":{"x":1,"y":-0.5,"x":2}}})");
+  ASSERT_TRUE(body.has_value()) << body.error().message;
+  EXPECT_EQ(body->constraints,
+            (routing::RoutingConstraints{
+                .required_taints = {"b", "a"},
+                .preferred_taints = {{.name = "x", .weight = 2}, {.name = "y", .weight = -0.5}}}));
+  for (const std::string neutral : {"null", "{}", R"({"required_taints":null})",
+                                    R"({"required_taints":[],"preferred_taints":{}})"}) {
+    const auto none = chat(R"("nvext":{"routing_constraints":)" + neutral + "}");
+    ASSERT_TRUE(none.has_value()) << none.error().message;
+    EXPECT_EQ(none->constraints, routing::RoutingConstraints());
+  }
+  std::string required;
+  std::string preferred;
+  for (std::size_t i = 0; i <= kMaxTaints; ++i) {
+    required += (i == 0 ? "" : ",") + fmt::format("\"t{}\"", i);
+    preferred += (i == 0 ? "" : ",") + fmt::format("\"t{}\":1", i);
+  }
+  for (const std::string& many :
+       {"\"required_taints\":[" + required + "]", "\"preferred_taints\":{" + preferred + "}"}) {
+    const auto refused = chat(R"("nvext":{"routing_constraints":{)" + many + "}}");
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, HasSubstr("at most 64 taints"));
+  }
+  const auto dropped =
+      chat(R"("nvext":{"routing_constraints":{"required_taints":["a"]}})", {.disable_nvext = true});
+  ASSERT_TRUE(dropped.has_value());
+  EXPECT_EQ(dropped->constraints, routing::RoutingConstraints());
 }
 
 TEST(RequestParsing, PinsComeFromNvextAndHeadersWin) {

@@ -58,6 +58,7 @@ TEST(CardTable, EveryFieldIsContent) {
       [](Card& c) { c.default_sampling = json::Value(json::Object()); },
       [](Card& c) { c.denied = {engine::Capability::Lora}; },
       [](Card& c) { c.max_gpu_lora_count = 1; },
+      [](Card& c) { c.taints = {"x"}; },
       [](Card& c) { c.files = {{.name = "tokenizer", .checksum = "1"}}; },
   };
   for (const auto& change : changes) {

@@ -100,6 +100,35 @@ TEST(Card, NumbersNameInstancesInHexadecimal) {
   }
 }
 
+TEST(Card, TaintsAreASetAndTopologyDomainsAreTaints) {
+  EXPECT_THAT(parsed(R"({"url": "h:1", "runtime_config": {"taints": ["z", "a", "z"],
+                         "topology_domains": {"zone": "eu-1", "rack": "7"}}})")
+                  .taints,
+              ElementsAre("a", "dynamo.topology/rack=7", "dynamo.topology/zone=eu-1", "z"));
+  EXPECT_THAT(parsed(R"({"url": "h:1", "runtime_config": {"taints": null}})").taints,
+              ::testing::IsEmpty());
+  const std::string longest(256, 'x');
+  EXPECT_THAT(
+      parsed(R"({"url": "h:1", "runtime_config": {"taints": [")" + longest + R"("]}})").taints,
+      ElementsAre(longest));
+  for (const std::string bad :
+       {R"("taints": "a")", R"("taints": {})", R"("taints": [1])", R"("taints": [""])",
+        R"("taints": [null])", R"("taints": ["a\u0001"])"}) {
+    EXPECT_THAT(error_of(R"({"url": "h:1", "runtime_config": {)" + bad + "}}"),
+                HasSubstr("`runtime_config.taints`"));
+  }
+  EXPECT_THAT(error_of(R"({"url": "h:1", "runtime_config": {"taints": ["x)" + longest + R"("]}})"),
+              HasSubstr("`runtime_config.taints`"));
+  for (const std::string bad :
+       {R"([])", R"({"a": 1})", R"({"a": ""})", R"({"": "a"})", R"({"a=b": "c"})",
+        R"({"a": "b=c"})", R"({"a": " b"})", R"({"a ": "b"})"}) {
+    EXPECT_THAT(error_of(R"({"url": "h:1", "runtime_config": {"topology_domains": )" + bad + "}}"),
+                HasSubstr("`runtime_config.topology_domains`"));
+  }
+  Card tainted = parsed(R"({"url": "h:1", "runtime_config": {"taints": ["a"]}})");
+  EXPECT_EQ(tainted.checksum(), parsed(R"({"url": "h:1"})").checksum()) << "all serve together";
+}
+
 TEST(Card, AFileCannotGiveWhatTheProbeDidNotFindOnlyDenyIt) {
   for (const std::string value : {"false", "null", "1", "\"true\"", "{}"}) {
     const Card card = parsed(

@@ -503,6 +503,25 @@ TEST_F(LiveFleetTest, CM8_ACardThatDeniesMoreUnderTheSameKeyChangesTheRecordAtOn
   ASSERT_TRUE(wait([&] { return engines[kAKey].probes > probes; })) << "and is asked again";
 }
 
+TEST_F(LiveFleetTest, OtherTaintsAreNoNewLife) {
+  engines[kAKey].info = info_of();
+  engines[kBKey].info = info_of("life-2");
+  start({kA, kB});
+  ASSERT_TRUE(wait([&] { return healthy() == 2; }));
+  const std::uint64_t incarnation = worker(kA)->incarnation;
+  std::vector<Card> cards = flag_cards(named({kA, kB}), {});
+  cards[0].taints = {"gpu"};
+  set_cards(cards);
+  EXPECT_TRUE(worker(kA)->has_taint("gpu"));
+  EXPECT_FALSE(worker(kB)->has_taint("gpu"));
+  EXPECT_EQ(worker(kA)->incarnation, incarnation);
+  EXPECT_EQ(worker(kA)->slot, 0U);
+  cards[0].taints.clear();
+  set_cards(cards);
+  EXPECT_FALSE(worker(kA)->has_taint("gpu"));
+  EXPECT_EQ(worker(kA)->incarnation, incarnation);
+}
+
 TEST_F(LiveFleetTest, TheSecondCardOfAnEngineWaitsForTheFirst) {
   engines[kAKey].info = info_of();
   start({kA});

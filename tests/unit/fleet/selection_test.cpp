@@ -7,7 +7,10 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -179,6 +182,47 @@ TEST_F(Selection, CS6_AModelThatCannotServeIsNotBlamedOnCapabilities) {
   members.all[0]->up = false;
   EXPECT_EQ(with_xargs(), Outcome::NoWorker503);
   EXPECT_EQ(ordinary(), Outcome::NoWorker503);
+}
+
+TEST_F(Selection, OnlySetsWithAWorkerOfTheRequiredTaintsCount) {
+  add(Role::Aggregated, false, "one");
+  Member& tainted = add(Role::Aggregated, true, "two");
+  Members::change_card(tainted, [](Card& card) { card.taints = {"a", "b"}; });
+  add(Role::Aggregated, true, "two");
+  const std::vector<std::string> required{"b", "a"};
+  const auto pick = [&](std::span<const std::string> taints, std::optional<WorkerId> worker = {}) {
+    std::mt19937_64 random(7);
+    std::set<std::string> seen;
+    for (int i = 0; i < 64; ++i) {
+      const auto selected = select_worker_set(
+          *model(), {.required = {}, .worker_id = worker, .required_taints = taints}, random());
+      seen.insert(selected ? (*selected)->name_space : selected.error().message);
+    }
+    return seen;
+  };
+  EXPECT_THAT(pick({}), ::testing::ElementsAre("one", "two"));
+  EXPECT_THAT(pick(required), ::testing::ElementsAre("two"));
+  EXPECT_THAT(pick(required, tainted.id), ::testing::ElementsAre("two"));
+  const std::vector<std::string> unknown{"a", "c"};
+  EXPECT_THAT(pick(unknown), ::testing::ElementsAre(
+                                 "No worker of the model `m` has the required taints `a`, `c`"));
+  EXPECT_THAT(pick(std::vector<std::string>{"a"}, members.all[0]->id),
+              ::testing::ElementsAre(HasSubstr("has the required taint `a`")));
+  tainted.up = false;
+  const auto none = select_worker_set(
+      *model(), {.required = {}, .worker_id = {}, .required_taints = required}, 0);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, ErrorCode::TaintsUnmatched);
+  EXPECT_EQ(none.error().param, "nvext.routing_constraints.required_taints");
+  for (Member* member : members.all) {
+    member->up = false;
+  }
+  EXPECT_EQ(
+      select_worker_set(*model(), {.required = {}, .worker_id = {}, .required_taints = required}, 0)
+          .error()
+          .code,
+      ErrorCode::NoWorkers)
+      << "taints are not to blame";
 }
 
 TEST_F(Selection, CS7_RequestsThatNeedNothingUseMixedSets) {

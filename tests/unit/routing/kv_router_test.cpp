@@ -256,10 +256,22 @@ TEST_F(KvRouterTest, WorkersAreLeftOut) {
   EXPECT_EQ(must(route, {.worker_id = {}, .excluded = {}, .adapter = "a"}).worker().id, 102u);
   EXPECT_EQ(choose(route, {.worker_id = {}, .excluded = {}, .adapter = "b"}).error().code,
             ErrorCode::NoWorkers);
-  const std::vector<std::string_view> required{"zone"};
-  KvRoute tainted = route;
-  tainted.required_taints = required;
-  EXPECT_EQ(must(tainted).worker().id, 102u);
+  const std::vector<std::string> required{"zone"};
+  const RouteRequest tainted{
+      .worker_id = {}, .excluded = {}, .adapter = {}, .required_taints = required};
+  EXPECT_EQ(must(route, tainted).worker().id, 102u);
+  RouteRequest pinned = tainted;
+  pinned.worker_id = 100;
+  EXPECT_EQ(choose(route, pinned).error().code, ErrorCode::NoWorkers);
+  KvRoute bound = route;
+  bound.preferred = TargetRef{.worker_id = 100, .rank = 0};
+  EXPECT_EQ(must(bound, tainted).worker().id, 102u);
+  const std::vector<std::string> more{"zone", "none has it"};
+  const auto none =
+      choose(route, {.worker_id = {}, .excluded = {}, .adapter = {}, .required_taints = more});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, ErrorCode::NoWorkers);
+  EXPECT_THAT(none.error().message, ::testing::HasSubstr("`zone`, `none has it`"));
   KvRoute allowed = route;
   const std::vector<std::uint64_t> some{101, 103};
   allowed.allowed = some;
