@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/log.hpp"
@@ -182,6 +183,13 @@ void Frontend::start_fleet() {
   dialer_ = std::make_unique<net::TcpDialer>(options_.limits.socket);
   resolver_ = std::make_unique<fleet::ThreadResolver>(control_);
   options_.fleet.canary.bos = [this](std::string_view model) { return bos_of(model); };
+  if (router_.mode() == routing::RouterMode::Kv) {
+    options_.fleet.load.wanted = [this] { return router_.wants_used_blocks(); };
+    options_.fleet.load.report = [this](fleet::WorkerId worker, std::uint32_t rank,
+                                        std::optional<std::uint64_t> blocks) {
+      router_.report_used_blocks(worker, rank, blocks);
+    };
+  }
   fleet_ = std::make_unique<fleet::LiveFleet>(
       options_.fleet,
       [this](engine::ClientOptions client) {
@@ -316,6 +324,7 @@ void Frontend::collect(observe::TextWriter& writer) const {
   router_.collect(writer);
   if (kv_views_) {
     kv_views_->collect(writer);
+    options_.fleet.load.counters->collect(writer);
   }
   options_.fleet.canary.counters->collect(writer);
   struct Family {

@@ -140,6 +140,14 @@ struct EngineInfo {
   bool operator==(const EngineInfo&) const = default;
 };
 
+/// How full one rank's KV cache is.
+struct KvUsage {
+  std::uint32_t rank = 0;  ///< Data-parallel rank.
+  double share = 0;        ///< Of its blocks that running requests occupy, 0 to 1.
+
+  bool operator==(const KvUsage&) const = default;
+};
+
 /// Most aliases, and most adapters, that are taken from one engine; and most bytes of a name.
 inline constexpr std::size_t kMaxAliases = 64;
 inline constexpr std::size_t kMaxAdapters = 4096;        ///< Likewise.
@@ -157,6 +165,14 @@ class EngineClient {
   virtual net::Task<Result<EngineInfo>> probe(net::TimePoint deadline) = 0;
   /// Cheap liveness check: success while the engine says it is serving.
   virtual net::Task<Result<>> check_health(net::TimePoint deadline) = 0;
+  /// True when `kv_usage` may tell something on this wire.
+  virtual bool reports_kv_usage() const { return false; }
+  /// Asks how full the caches are. Ranks that the engine does not tell of are missing. Errors:
+  /// those of `check_health`, and UnsupportedField when the wire has no such thing.
+  virtual net::Task<Result<std::vector<KvUsage>>> kv_usage(net::TimePoint deadline) {
+    static_cast<void>(deadline);
+    co_return fail(ErrorCode::UnsupportedField, "this interface does not tell the KV usage");
+  }
   /// Starts a generation. Events come in later turns. Requests the wire cannot express are refused
   /// with UnsupportedField before anything is sent. The sink must outlive the stream.
   virtual Result<std::unique_ptr<EngineStream>> open(const GenerateRequest& request,

@@ -41,6 +41,8 @@ struct Card {
   std::vector<std::vector<Role>> needs;  ///< Peers it cannot serve without: any of the lists.
   std::uint32_t context_length = 0;      ///< Tokens.
   std::uint32_t kv_block_size = 0;       ///< Tokens per KV block.
+  std::uint32_t total_kv_blocks = 0;     ///< Per rank, of engines that do not tell.
+  std::uint32_t max_batched_tokens = 0;  ///< Per step, of engines that do not tell.
   json::Value default_sampling;     ///< Object or null: sampling defaults, `extra_args` among them.
   engine::CapabilitySet denied;     ///< What the worker must not be asked for, whatever it reports.
   std::vector<std::string> taints;  ///< Labels that requests may require or prefer, sorted, each

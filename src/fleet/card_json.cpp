@@ -292,6 +292,8 @@ void read_runtime(Reader& reader, Card& card) {
   }
   Reader inner(*config, "runtime_config.");
   inner.count("context_length", card.context_length);
+  inner.count("total_kv_blocks", card.total_kv_blocks);
+  inner.count("max_num_batched_tokens", card.max_batched_tokens);
   if (card.lora_name.empty()) {
     inner.count("max_gpu_lora_count", card.max_gpu_lora_count);
   }

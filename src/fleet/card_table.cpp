@@ -21,6 +21,7 @@ bool same_but_taints(const Card& a, const Card& b) {
          a.display_name == b.display_name && a.aliases == b.aliases &&
          a.source_path == b.source_path && a.role == b.role && a.needs == b.needs &&
          a.context_length == b.context_length && a.kv_block_size == b.kv_block_size &&
+         a.total_kv_blocks == b.total_kv_blocks && a.max_batched_tokens == b.max_batched_tokens &&
          a.denied == b.denied && a.lora_name == b.lora_name &&
          a.max_gpu_lora_count == b.max_gpu_lora_count && same_files(a, b) &&
          json::dump(a.default_sampling) == json::dump(b.default_sampling);

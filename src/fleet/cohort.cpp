@@ -28,7 +28,7 @@ std::shared_ptr<const Worker> make_worker(const Member& member, std::size_t slot
   worker->capabilities = member.info->capabilities.without(member.card.denied);
   worker->slot = slot;
   worker->card_key = member.key;
-  worker->info = *member.info;
+  worker->info = known_info(member);
   worker->adapters = adapters_of(member);
   worker->taints = member.card.taints;
   worker->addresses = member.addresses;
@@ -39,6 +39,15 @@ std::shared_ptr<const Worker> make_worker(const Member& member, std::size_t slot
 }
 
 }  // namespace
+
+engine::EngineInfo known_info(const Member& member) {
+  engine::EngineInfo info = *member.info;
+  const auto fill = [](auto& told, std::uint32_t named) { told = told != 0 ? told : named; };
+  fill(info.kv_block_size, member.card.kv_block_size);
+  fill(info.total_kv_blocks, member.card.total_kv_blocks);
+  fill(info.max_batched_tokens, member.card.max_batched_tokens);
+  return info;
+}
 
 Group::Identity Group::identity_of(const Member& member) {
   return {.checksum = member.checksum,

@@ -31,7 +31,8 @@ TimePoint now() { return net::Reactor::current()->now(); }
 EngineWatch::EngineWatch(WatchContext& context, Card card)
     : context_(context),
       canary_(context.options.canary, *member_.activity,
-              fmt::format("{}", worker_id(card.endpoint.url))) {
+              fmt::format("{}", worker_id(card.endpoint.url))),
+      load_(context.options.load, worker_id(card.endpoint.url)) {
   member_.id = worker_id(card.endpoint.url);
   member_.key = card.key();
   member_.checksum = card.checksum();
@@ -51,6 +52,9 @@ void EngineWatch::start() {
   tasks_.spawn(watch_deadline());
   if (context_.options.canary.enabled) {
     tasks_.spawn(keep_trying());
+  }
+  if (context_.options.load.wanted) {
+    tasks_.spawn(keep_measuring());
   }
 }
 
@@ -127,6 +131,19 @@ Task<> EngineWatch::keep_trying() {
       hold_until_ = now() + canary_.retry_delay();
       lose(able.error().message);
       wake_.set();
+    }
+  }
+}
+
+/// How full its caches are, as long as somebody wants to know.
+Task<> EngineWatch::keep_measuring() {
+  while (true) {
+    co_await net::Sleep(context_.options.load.interval);
+    const std::uint64_t blocks = member_.up ? known_info(member_).total_kv_blocks : 0;
+    if (blocks > 0 && load_.wanted(*client_)) {
+      co_await load_.ask(*client_, blocks);
+    } else {
+      load_.forget();
     }
   }
 }
@@ -281,6 +298,7 @@ void EngineWatch::lose(std::string_view reason) {
   member_.up = false;
   member_.down_since = now();
   member_.incarnation = ++context_.last_incarnation;
+  load_.forget();
   logged_reason_ = reason;
   logged_at_ = now();
   log::warn("engine left routing endpoint={} reason=\"{}\"", member_.card.endpoint.url, reason);

@@ -10,6 +10,7 @@
 
 #include "engine/client.hpp"
 #include "fleet/canary.hpp"
+#include "fleet/engine_load.hpp"
 #include "fleet/member.hpp"
 #include "fleet/resolver.hpp"
 #include "net/event.hpp"
@@ -30,6 +31,7 @@ struct WatchOptions {
   net::Duration resolve_interval = std::chrono::seconds(30);  ///< Names are looked up again.
   int checks_per_probe = 5;  ///< Every such check is a full probe, which notices changes.
   CanaryOptions canary;      ///< Whether and how engines are tried by generating.
+  EngineLoadOptions load;    ///< Whether and how they are asked for their load.
 };
 
 /// What all watched engines share; outlives them.
@@ -77,6 +79,7 @@ class EngineWatch {
   net::Task<> check();
   net::Task<Result<>> try_to_generate(const engine::EngineInfo& info);
   net::Task<> keep_trying();
+  net::Task<> keep_measuring();
   net::Task<> keep_resolved();
   net::Task<> watch_deadline();
   void take_addresses(std::vector<net::Address> addresses);
@@ -91,6 +94,7 @@ class EngineWatch {
   Member member_;
   std::unique_ptr<engine::EngineClient> client_;  // once there are addresses
   Canary canary_;
+  EngineLoad load_;
   net::Event wake_;          // ends the pause between checks
   net::Event resolve_wake_;  // ends the pause between look-ups
   bool attempted_ = false;

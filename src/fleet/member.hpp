@@ -29,4 +29,7 @@ struct Member {
   std::shared_ptr<Activity> activity = std::make_shared<Activity>();  ///< See Worker.
 };
 
+/// What is known of a probed member's engine: its own word, and where it says nothing its card's.
+engine::EngineInfo known_info(const Member& member);
+
 }  // namespace fairlead::fleet

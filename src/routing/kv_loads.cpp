@@ -122,7 +122,8 @@ void KvLoads::set_thresholds(const BusyThresholds& thresholds) {
   }
 }
 
-void KvLoads::report_used(std::uint64_t worker_id, std::uint32_t rank, std::uint64_t blocks) {
+void KvLoads::report_used(std::uint64_t worker_id, std::uint32_t rank,
+                          std::optional<std::uint64_t> blocks) {
   if (const auto slot = slot_of(worker_id)) {
     if (const auto index = find(*slot, rank)) {
       targets_[*index].used_blocks = blocks;
@@ -173,7 +174,7 @@ bool KvLoads::beyond(const Target& target, const fleet::Worker& worker) const {
     const double limit =
         *thresholds_.active_decode_blocks * static_cast<double>(worker.info.total_kv_blocks);
     if (static_cast<double>(target.active_blocks()) > limit ||
-        static_cast<double>(target.used_blocks) > limit) {
+        static_cast<double>(target.used_blocks.value_or(0)) > limit) {
       return true;
     }
   }

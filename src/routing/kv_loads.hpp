@@ -78,7 +78,7 @@ class KvLoads {
     std::int64_t prefill_tokens = 0;  ///< Of prompts not computed yet.
     std::int64_t blocks = 0;          ///< Of prompts, each once.
     std::int64_t fraction = 0;        ///< 2⁻²⁰ blocks: outputs, less what prompts have faded.
-    std::uint64_t used_blocks = 0;    ///< As the engine reports; 0 = not reported.
+    std::optional<std::uint64_t> used_blocks = {};  ///< As the engine reports, if it does.
 
     /// Blocks occupied, outputs and weights included.
     std::int64_t active_blocks() const {
@@ -99,8 +99,9 @@ class KvLoads {
   void sync(const fleet::WorkerSet& set);
   /// From when on workers are overloaded.
   void set_thresholds(const BusyThresholds& thresholds);
-  /// Blocks in use as an engine reports them; ignored for unknown targets.
-  void report_used(std::uint64_t worker_id, std::uint32_t rank, std::uint64_t blocks);
+  /// Blocks in use as an engine reports them, or nothing any more; ignored for unknown targets.
+  void report_used(std::uint64_t worker_id, std::uint32_t rank,
+                   std::optional<std::uint64_t> blocks);
   /// Tokens per block, for the order by cost.
   void set_block_size(std::uint32_t block_size);
 

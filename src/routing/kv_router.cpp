@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -108,7 +109,16 @@ BusyThresholds Router::thresholds_of(const fleet::Model& model) const {
   return own == model_thresholds_.end() ? options_.thresholds : own->second;
 }
 
-void Router::report_used_blocks(std::uint64_t worker_id, std::uint32_t rank, std::uint64_t blocks) {
+bool Router::wants_used_blocks() const {
+  const std::lock_guard lock(mutex_);
+  return options_.thresholds.active_decode_blocks ||
+         std::ranges::any_of(model_thresholds_, [](const auto& entry) {
+           return entry.second.active_decode_blocks.has_value();
+         });
+}
+
+void Router::report_used_blocks(std::uint64_t worker_id, std::uint32_t rank,
+                                std::optional<std::uint64_t> blocks) {
   const std::lock_guard lock(mutex_);
   for (const auto& [id, set] : kv_tables_) {
     set.table->report_used(worker_id, rank, blocks);
@@ -149,16 +159,27 @@ void Router::collect_kv(observe::TextWriter& writer) const {
     writer.family(name, "gauge", help);
     for (const auto& [id, set] : kv_tables_) {
       set.table->visit([&](const KvLoads::Target& target) {
-        writer.sample(fmt::format("worker_id=\"{}\",dp_rank=\"{}\",worker_type=\"{}\"",
-                                  target.worker_id, target.rank, set.worker_type),
-                      static_cast<double>(value(target)));
+        if (const std::optional<double> number = value(target)) {
+          writer.sample(fmt::format("worker_id=\"{}\",dp_rank=\"{}\",worker_type=\"{}\"",
+                                    target.worker_id, target.rank, set.worker_type),
+                        *number);
+        }
       });
     }
   };
   family("worker_active_decode_blocks", "KV blocks booked for running requests.",
-         [](const KvLoads::Target& target) { return target.active_blocks(); });
+         [](const KvLoads::Target& target) -> std::optional<double> {
+           return static_cast<double>(target.active_blocks());
+         });
   family("worker_active_prefill_tokens", "Prompt tokens booked and not computed yet.",
-         [](const KvLoads::Target& target) { return target.prefill_tokens; });
+         [](const KvLoads::Target& target) -> std::optional<double> {
+           return static_cast<double>(target.prefill_tokens);
+         });
+  family("worker_kv_used_blocks", "KV blocks in use as the engine reports them.",
+         [](const KvLoads::Target& target) -> std::optional<double> {
+           return target.used_blocks ? std::optional(static_cast<double>(*target.used_blocks))
+                                     : std::nullopt;
+         });
   QueueReport queues = former_queues_;
   for (const auto& [id, set] : kv_tables_) {
     queues.add(set.worker_type, set.table->queue_stats());

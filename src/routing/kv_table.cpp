@@ -239,9 +239,11 @@ void KvTable::set_thresholds(const BusyThresholds& thresholds) {
   let_go();
 }
 
-void KvTable::report_used(std::uint64_t worker_id, std::uint32_t rank, std::uint64_t blocks) {
+void KvTable::report_used(std::uint64_t worker_id, std::uint32_t rank,
+                          std::optional<std::uint64_t> blocks) {
   const std::lock_guard lock(mutex_);
   loads_.report_used(worker_id, rank, blocks);
+  let_go();
 }
 
 void KvTable::retain(const std::shared_ptr<const fleet::WorkerSet>& set) {

@@ -75,7 +75,8 @@ class KvTable : public std::enable_shared_from_this<KvTable> {
   /// See KvLoads.
   void set_thresholds(const BusyThresholds& thresholds);
   /// See KvLoads.
-  void report_used(std::uint64_t worker_id, std::uint32_t rank, std::uint64_t blocks);
+  void report_used(std::uint64_t worker_id, std::uint32_t rank,
+                   std::optional<std::uint64_t> blocks);
   /// Follows the set.
   void retain(const std::shared_ptr<const fleet::WorkerSet>& set);
   /// True when no request runs or waits.

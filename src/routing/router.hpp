@@ -142,8 +142,12 @@ class Router {
   BusyThresholds change_thresholds(const fleet::Model& model, const ThresholdChange& change);
   /// Those of a model.
   BusyThresholds thresholds(const fleet::Model& model) const;
-  /// KV blocks in use at a rank as its engine reports them; ignored for unknown ones.
-  void report_used_blocks(std::uint64_t worker_id, std::uint32_t rank, std::uint64_t blocks);
+  /// KV blocks in use at a rank as its engine reports them, or nothing any more; ignored for
+  /// unknown ones.
+  void report_used_blocks(std::uint64_t worker_id, std::uint32_t rank,
+                          std::optional<std::uint64_t> blocks);
+  /// True when some model's thresholds look at what is reported so.
+  bool wants_used_blocks() const;
 
   /// Forgets the loads of worker sets and workers that the fleet no longer has; what still runs
   /// there is forgotten when it ends.

@@ -5,12 +5,14 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "engine/call_stream.hpp"
 #include "engine/vllm_http/core.hpp"
 #include "engine/vllm_http/discovery.hpp"
 #include "engine/vllm_http/field_probe.hpp"
 #include "engine/vllm_http/generate_call.hpp"
+#include "engine/vllm_http/metrics_text.hpp"
 #include "engine/vllm_http/request.hpp"
 #include "engine/vllm_http/status.hpp"
 
@@ -21,15 +23,28 @@ using net::Task;
 using net::TimePoint;
 using net::http::ClientResponse;
 
+/// Of the answers that only say how full the caches are. Those of vLLM have some 100 KB.
+net::http::ClientLimits metrics_limits() {
+  net::http::ClientLimits limits;
+  limits.body_bytes = std::size_t{4} * 1024 * 1024;
+  limits.idle_connections = 1;
+  return limits;
+}
+
 class Client final : public EngineClient {
  public:
-  Client(net::Dialer& dialer, ClientOptions options) : core_(dialer, std::move(options)) {}
+  Client(net::Dialer& dialer, ClientOptions options)
+      : metrics_(dialer, options.authority, options.addresses, metrics_limits()),
+        core_(dialer, std::move(options)) {}
 
   Task<Result<EngineInfo>> probe(TimePoint deadline) override;
   Task<Result<>> check_health(TimePoint deadline) override;
+  bool reports_kv_usage() const override { return true; }
+  Task<Result<std::vector<KvUsage>>> kv_usage(TimePoint deadline) override;
   Result<std::unique_ptr<EngineStream>> open(const GenerateRequest& request,
                                              TokenSink& sink) override;
   void set_addresses(std::vector<net::Address> addresses) override {
+    metrics_.set_addresses(addresses);
     core_.http.set_addresses(std::move(addresses));
   }
 
@@ -42,6 +57,9 @@ class Client final : public EngineClient {
   Task<Result<EngineInfo>> ask(TimePoint deadline);
   Task<Result<>> ask_health(TimePoint deadline);
 
+  // A pool of its own: its connections must not pass for those of another server (see known_), and
+  // its answers are bounded by less.
+  net::http::Client metrics_;
   Core core_;
   // What the last probe found, at which version and after how many connections. Forgotten at any
   // failure, and not trusted after a further connection: another server may be there by then, and
@@ -216,6 +234,19 @@ Task<Result<>> Client::ask_health(TimePoint deadline) {
                    fmt::format("/health: the engine is not serving (status {})", answer->status));
   }
   co_return Result<>();
+}
+
+Task<Result<std::vector<KvUsage>>> Client::kv_usage(TimePoint deadline) {
+  net::http::ClientRequest request;
+  request.target = "/metrics";
+  const Result<ClientResponse> answer = co_await metrics_.send(std::move(request), deadline);
+  if (!answer) {
+    co_return std::unexpected(answer.error());
+  }
+  if (answer->status != 200) {
+    co_return std::unexpected(status_error("/metrics", answer->status, answer->body));
+  }
+  co_return read_kv_usage(answer->body);
 }
 
 Result<std::unique_ptr<EngineStream>> Client::open(const GenerateRequest& request,

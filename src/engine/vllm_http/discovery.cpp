@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
-#include <map>
+#include <optional>
 #include <utility>
 
 #include "base/json.hpp"
+#include "engine/vllm_http/metrics_text.hpp"
 
 namespace fairlead::engine::vllm_http {
 namespace {
@@ -33,14 +33,6 @@ std::uint32_t count_at(const json::Value& object, std::string_view key) {
   return number && *number > 0 && *number <= std::numeric_limits<std::uint32_t>::max()
              ? static_cast<std::uint32_t>(*number)
              : 0;
-}
-
-/// A whole decimal number of 32 bits.
-std::optional<std::uint32_t> parse_number(std::string_view text) {
-  std::uint32_t value = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-  return read.ec == std::errc{} && read.ptr == text.data() + text.size() ? std::optional(value)
-                                                                         : std::nullopt;
 }
 
 const json::Array* model_list(const json::Value& models) {
@@ -82,54 +74,6 @@ Result<> read_models(std::string_view text, EngineInfo& info) {
     info.capabilities.add(Capability::Lora);
   }
   return {};
-}
-
-/// The value of a label in `name{label="value",...} number`; empty when it has none.
-std::string_view label_of(std::string_view line, std::string_view label) {
-  for (const char before : {'{', ','}) {
-    const std::string wanted = fmt::format("{}{}=\"", before, label);
-    const std::size_t at = line.find(wanted);
-    if (at != std::string_view::npos) {
-      line.remove_prefix(at + wanted.size());
-      return line.substr(0, line.find('"'));
-    }
-  }
-  return {};
-}
-
-/// What the metrics tell about the engines behind a server.
-struct MetricFacts {
-  std::map<std::uint32_t, std::uint32_t> block_sizes;  // by rank; 0 = not told
-  std::uint64_t blocks = 0;                            // of one rank
-  std::string started;                                 // of the process
-};
-
-MetricFacts read_metrics(std::string_view text) {
-  constexpr std::string_view kRunning = "vllm:num_requests_running{";
-  constexpr std::string_view kCache = "vllm:cache_config_info{";
-  constexpr std::string_view kStarted = "process_start_time_seconds ";
-  MetricFacts out;
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
-    if (line.starts_with(kStarted)) {
-      out.started = line.substr(kStarted.size());
-      continue;
-    }
-    const bool cache = line.starts_with(kCache);
-    const std::optional<std::uint32_t> rank =
-        cache || line.starts_with(kRunning) ? parse_number(label_of(line, "engine")) : std::nullopt;
-    if (!rank) {
-      continue;
-    }
-    std::uint32_t& size = out.block_sizes[*rank];
-    if (cache) {
-      const auto effective = parse_number(label_of(line, "effective_attention_block_size"));
-      size = effective ? *effective : parse_number(label_of(line, "block_size")).value_or(0);
-      out.blocks = parse_number(label_of(line, "num_gpu_blocks")).value_or(0);
-    }
-  }
-  return out;
 }
 
 void use_metrics(const MetricFacts& facts, EngineInfo& info) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "engine/client.hpp"
 #include "engine/testing.hpp"
@@ -36,6 +37,11 @@ class ClientTest : public net::testing::ReactorTest {
     net::testing::run_task(reactor, probe_into(info));
     return info ? std::move(*info) : fail(ErrorCode::Internal, "the probe did not end");
   }
+  Result<std::vector<KvUsage>> kv_usage() {
+    std::optional<Result<std::vector<KvUsage>>> usage;
+    net::testing::run_task(reactor, usage_into(usage));
+    return usage ? std::move(*usage) : fail(ErrorCode::Internal, "the question did not end");
+  }
   Result<> check_health() {
     std::optional<Result<>> healthy;
     net::testing::run_task(reactor, check_into(healthy));
@@ -62,6 +68,9 @@ class ClientTest : public net::testing::ReactorTest {
   net::TimePoint soon() const { return reactor.now() + std::chrono::seconds(8); }
   net::Task<> probe_into(std::optional<Result<EngineInfo>>& out) {
     out = co_await client->probe(soon());
+  }
+  net::Task<> usage_into(std::optional<Result<std::vector<KvUsage>>>& out) {
+    out = co_await client->kv_usage(soon());
   }
   net::Task<> check_into(std::optional<Result<>>& out) {
     out = co_await client->check_health(soon());

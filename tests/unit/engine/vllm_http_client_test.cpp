@@ -495,6 +495,21 @@ TEST_F(VllmHttpClient, HealthIsWhatTheServerSays) {
   server.listen();
 }
 
+TEST_F(VllmHttpClient, MetricsTellHowFullTheCachesAre) {
+  connect();
+  EXPECT_TRUE(client->reports_kv_usage());
+  EXPECT_FALSE(kv_usage()) << "no such route";
+  const std::string line = "vllm:kv_cache_usage_perc{engine=\"1\",model_name=\"m\"} 0.5\n";
+  server.on("/metrics", line);
+  const auto usage = kv_usage();
+  ASSERT_TRUE(usage) << usage.error().message;
+  EXPECT_THAT(*usage, ElementsAre(KvUsage{.rank = 1, .share = 0.5}));
+  server.on("/metrics", std::string(std::size_t{5} << 20U, '#') + "\n" + line);
+  EXPECT_FALSE(kv_usage()) << "too much";
+  server.on("/metrics", std::string());
+  EXPECT_TRUE(kv_usage()->empty());
+}
+
 /// A server that refuses requests without prompt, and complains about fields first.
 class VllmHttpProbe : public VllmHttpClient {
  protected:

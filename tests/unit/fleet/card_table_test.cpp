@@ -59,6 +59,8 @@ TEST(CardTable, EveryFieldIsContent) {
       [](Card& c) { c.denied = {engine::Capability::Lora}; },
       [](Card& c) { c.max_gpu_lora_count = 1; },
       [](Card& c) { c.taints = {"x"}; },
+      [](Card& c) { c.total_kv_blocks = 1; },
+      [](Card& c) { c.max_batched_tokens = 1; },
       [](Card& c) { c.files = {{.name = "tokenizer", .checksum = "1"}}; },
   };
   for (const auto& change : changes) {

@@ -68,6 +68,8 @@ TEST(Card, ReadsEveryField) {
                                       ElementsAre(Role::Aggregated, Role::Prefill)));
   EXPECT_EQ(card.context_length, 2048U) << "the running engine's limit counts";
   EXPECT_EQ(card.kv_block_size, 16U);
+  EXPECT_EQ(card.total_kv_blocks, 9U);
+  EXPECT_EQ(card.max_batched_tokens, 0U);
   EXPECT_EQ(card.denied, engine::CapabilitySet({Capability::Lora}));
   EXPECT_EQ(card.backend, Backend::VllmHttp);
   EXPECT_EQ(card.endpoint.url, "http://h:1");

@@ -22,6 +22,9 @@ struct FakeEngine {
   int probes = 0;
   int checks = 0;
   std::vector<net::Address> addresses;  ///< Last ones given to its client.
+  bool tells_load = false;              ///< Its wire can tell how full its caches are.
+  std::optional<std::vector<engine::KvUsage>> usage;  ///< What it says of that; absent: fails.
+  int usage_asked = 0;
 
   // What becomes of generations; by default they end with one token.
   std::optional<Error> refuses;            ///< They cannot be opened.
@@ -88,6 +91,18 @@ class FakeClient final : public engine::EngineClient {
       co_return std::unexpected(*fake_.health_error);
     }
     co_return alive;
+  }
+  bool reports_kv_usage() const override { return fake_.tells_load; }
+  net::Task<Result<std::vector<engine::KvUsage>>> kv_usage(net::TimePoint deadline) override {
+    ++fake_.usage_asked;
+    const Result<> alive = co_await answer(deadline);
+    if (!alive) {
+      co_return std::unexpected(alive.error());
+    }
+    if (!fake_.usage) {
+      co_return fail(ErrorCode::EngineUnreachable, "no metrics");
+    }
+    co_return *fake_.usage;
   }
   Result<std::unique_ptr<engine::EngineStream>> open(const engine::GenerateRequest& request,
                                                      engine::TokenSink& sink) override {
