@@ -27,7 +27,8 @@ struct SourceSpec {
   std::string replay_endpoint;               ///< Empty: the engine offers no replay.
   std::string topic;                         ///< Prefix to subscribe to; empty: everything.
   std::uint32_t rank = 0;                    ///< Data-parallel rank.
-  std::uint32_t block_size = 0;              ///< Tokens per block.
+  std::uint32_t block_size = 0;              ///< Tokens per block; 0: to be learned, see
+                                             ///< NormalizerOptions.
   std::size_t buffer_steps = 0;              ///< Batches the engine keeps for replay; 0: not known.
   bool check_rank = true;                    ///< Reject batches that name another rank.
   std::optional<std::uint32_t> image_token;  ///< See NormalizerOptions.

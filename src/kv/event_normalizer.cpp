@@ -203,6 +203,13 @@ bool EventNormalizer::main_attention(const Event& event) {
 
 /// Whether the event's blocks can be told apart and compared with prompts.
 bool EventNormalizer::fits(const EventBatch& batch, const Event& event) {
+  if (options_.block_size == 0) {
+    drop(DropReason::BlockSizeMismatch);
+    if (learned_block_size() == 0) {
+      learned_block_size_.store(event.block_size, std::memory_order_relaxed);
+    }
+    return false;
+  }
   if (event.block_size != options_.block_size || event.block_size == 0) {
     drop(DropReason::BlockSizeMismatch);
     warn_block_size(event);

@@ -56,7 +56,8 @@ std::string_view drop_reason_name(DropReason reason);
 
 /// What one engine (and rank) is known by.
 struct NormalizerOptions {
-  std::uint32_t block_size = 0;  ///< Tokens per block; events of other sizes are dropped.
+  std::uint32_t block_size = 0;  ///< Tokens per block; events of other sizes are dropped. 0: all
+                                 ///< are, but it is learned what size they have.
   std::uint32_t rank = 0;        ///< Data-parallel rank of the socket.
   std::string label = {};        ///< Names the source in warnings.
   /// The model's only image token. With it, placeholders are replaced by pad values; without it,
@@ -83,6 +84,10 @@ class EventNormalizer {
 
   /// Whether the engine's keys are pairs of tokens; unknown before its first block.
   std::optional<bool> bigram() const;
+  /// The size of the blocks that were announced first, where it was not known; 0 before that.
+  std::uint32_t learned_block_size() const {
+    return learned_block_size_.load(std::memory_order_relaxed);
+  }
   /// Events (for `MissingTokens` and `NamespaceMemoryFull`: blocks) dropped for `reason`.
   std::uint64_t dropped(DropReason reason) const;
   /// Blocks handed on as stored.
@@ -120,6 +125,7 @@ class EventNormalizer {
   std::map<std::int64_t, bool> groups_;
   int warnings_ = 0;
   std::atomic<int> bigram_{-1};
+  std::atomic<std::uint32_t> learned_block_size_{0};
   std::array<Counter, kDropReasonCount> drops_{};
   Counter blocks_stored_{0};
   Counter blocks_removed_{0};

@@ -87,7 +87,11 @@ void KvViews::tick(TimePoint now) {
     const std::lock_guard lock(mutex_);
     for (const auto& [id, set] : sets_) {
       changed |= refresh(*set, now);
-      cut_anew |= set->bigram != set->caches->params.bigram;
+      if (set->learns()) {
+        learn_block_size(*set, id);
+      }
+      cut_anew |=
+          set->bigram != set->caches->params.bigram || (set->learns() && set->block_size != 0);
       set->caches->routed.expire(now);
       set->caches->predicted.expire(now);
     }
@@ -100,13 +104,32 @@ void KvViews::tick(TimePoint now) {
   }
 }
 
-// How the prompts of a set are cut: as its first worker says that knows.
+// What the first events say that came. Where others say something else these are dropped later,
+// with a warning.
+void KvViews::learn_block_size(Set& set, std::uint64_t id) {
+  for (const auto& target : set.targets) {
+    const std::uint32_t learned =
+        target->subscription ? target->subscription->normalizer().learned_block_size() : 0;
+    if (learned != 0) {
+      set.block_size = learned;
+      log::info("the KV blocks of worker set {} have {} tokens, as the events of worker_{} say", id,
+                learned, target->place.worker_id);
+      return;
+    }
+  }
+}
+
+// How the prompts of a set are cut: as its first worker says that knows, else as the first events
+// do.
 kv::HashParams KvViews::params_of(const fleet::WorkerSet& set, const Set* known) const {
   kv::HashParams params{.block_size = options_.block_size, .bigram = known && known->bigram};
   for (const auto& worker : set.workers) {
     if (params.block_size == 0) {
       params.block_size = worker->info.kv_block_size;
     }
+  }
+  if (params.block_size == 0 && known) {
+    params.block_size = known->block_size;
   }
   return params;
 }
@@ -116,6 +139,7 @@ bool KvViews::follow_set(const fleet::WorkerSet& set, TimePoint now) {
   const kv::HashParams params =
       params_of(set, known == sets_.end() ? nullptr : known->second.get());
   bool changed = false;
+  const std::uint32_t learned = known == sets_.end() ? 0 : known->second->block_size;
   if (known != sets_.end() && known->second->caches->params != params) {
     drop_targets(*known->second, nullptr);
     sets_.erase(known);
@@ -123,17 +147,23 @@ bool KvViews::follow_set(const fleet::WorkerSet& set, TimePoint now) {
     changed = true;
   }
   if (params.block_size == 0) {
+    const bool events = options_.events && std::ranges::any_of(set.workers, [](const auto& worker) {
+                          return !worker->info.kv_event_sources.empty();
+                        });
     if (set.healthy() > 0 && blockless_.insert(set.id).second) {
       log::warn(
           "the engines of worker set {} do not tell the size of their KV blocks: load alone "
-          "decides; --kv-cache-block-size names it",
-          set.id);
+          "decides{}; --kv-cache-block-size names it",
+          set.id, events ? " until their first event tells it" : "");
     }
-    return changed;
+    if (!events) {
+      return changed;
+    }
   }
   if (known == sets_.end()) {
     auto made = std::make_unique<Set>();
     made->bigram = params.bigram;
+    made->block_size = learned;
     made->caches = std::make_shared<KvCaches>(
         params, kv::IndexOptions{.max_bytes = options_.index_bytes, .max_targets = kMostTargets},
         kv::ApproximateIndexOptions{.ttl = options_.approximate_ttl,
@@ -371,7 +401,9 @@ bool KvViews::refresh(Set& set, TimePoint now) {
 void KvViews::publish() {
   auto views = std::make_shared<KvViewMap>();
   for (const auto& [id, set] : sets_) {
-    views->emplace(id, set->view);
+    if (!set->learns()) {
+      views->emplace(id, set->view);
+    }
   }
   on_change_(std::move(views));
 }

@@ -50,6 +50,7 @@ class KvViews {
   struct Set;
   struct Totals;
 
+  static void learn_block_size(Set& set, std::uint64_t id);
   kv::HashParams params_of(const fleet::WorkerSet& set, const Set* known) const;
   bool follow_set(const fleet::WorkerSet& set, TimePoint now);
   bool drop_targets(Set& set, const fleet::WorkerSet* workers);

@@ -85,18 +85,23 @@ void KvViews::collect(observe::TextWriter& writer) const {
   const std::lock_guard lock(mutex_);
   Totals totals = *former_;
   totals.values.resize(kRows);
+  for (const auto& [id, set] : sets_) {
+    for (const auto& target : set->targets) {
+      if (target->subscription) {
+        totals.add(*target);
+      }
+    }
+  }
   const auto each_target = [&](auto&& use) {
     for (const auto& [id, set] : sets_) {
+      if (set->learns()) {
+        continue;  // there is no view
+      }
       for (const auto& target : set->targets) {
         use(*set, *target);
       }
     }
   };
-  each_target([&](const Set&, const Target& target) {
-    if (target.subscription) {
-      totals.add(target);
-    }
-  });
 
   writer.family("kv_view_state", "gauge",
                 "1 for the state of what is known of each worker's KV cache");

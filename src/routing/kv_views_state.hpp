@@ -44,10 +44,14 @@ struct KvViews::Target {
 struct KvViews::Set {
   std::shared_ptr<KvCaches> caches;  ///< Outlives the targets' writers.
   bool bigram = false;               ///< Its engines' keys are pairs.
+  std::uint32_t block_size = 0;      ///< As its engines' first events have it; 0 = not needed, or
+                                     ///< not known yet.
   bool warned_full = false;
   std::vector<std::unique_ptr<Target>> targets;  ///< By worker and rank.
   std::shared_ptr<const KvSetView> view;         ///< As published.
 
+  /// True while the events are followed only to learn the size of the blocks.
+  bool learns() const { return caches->params.block_size == 0; }
   /// A view of the targets as they are.
   std::shared_ptr<const KvSetView> make_view() const;
 };

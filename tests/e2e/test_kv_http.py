@@ -1,11 +1,11 @@
-"""Kv mode with engines that are driven over HTTP: what their metrics tell."""
+"""Kv mode with engines that are driven over HTTP: what their metrics and first events tell."""
 
 import contextlib
 
 import httpx
 import pytest
 from fairlead import CardFolder, scaled, wait_until
-from test_kv_routing import BLOCK, FOLDER, complete, prompt, workers
+from test_kv_routing import BLOCK, EVENTS, FOLDER, complete, engine_blocks, prompt, wait_choices, workers
 
 USED = "fairlead_frontend_worker_kv_used_blocks"
 POLLS = "fairlead_frontend_engine_load_polls_total"
@@ -99,3 +99,33 @@ def test_engines_that_cannot_tell_are_not_asked(mock_engine, serve, backend, fla
     complete(asked, prompt(1))
     wait_until(lambda: asked.metrics().value(POLLS) >= 2, 10, "an engine that can tell to be asked")
     assert server.metrics().value(POLLS) == 0 and not server.metrics().samples(USED)
+
+
+def test_the_first_events_tell_the_size_of_the_blocks(mock_engine, serve):
+    engines = start_engines(mock_engine, 2, *EVENTS, flavor="rust-0.33")
+    server = start(serve, engines, "--router-predicted-ttl-secs", "0")
+    server.process.wait_log("load alone decides until their first event tells it")
+    assert not server.metrics().samples("fairlead_frontend_kv_view_state")
+    complete(server, prompt(1))
+    server.process.wait_log(f"have {BLOCK} tokens, as the events of worker_")
+    ids = workers(server)
+    wait_until(lambda: all(server.metrics().value("fairlead_frontend_kv_view_blocks", worker_id=str(ids[e.url])) ==
+                           engine_blocks(e) for e in engines), 20, "what was announced before, too")
+    complete(server, prompt(1))
+    first, again = wait_choices(server, 2)
+    assert again == (first[0], 0, 4, 5)
+    assert "they are left out of routing" not in server.process.log_text()
+
+
+def test_an_engine_with_blocks_of_another_size_is_named(mock_engine, serve):
+    engines = [*start_engines(mock_engine, 1, *EVENTS, flavor="rust-0.33"),
+               mock_engine("--speedup-ratio", "0", "--block-size", 2 * BLOCK, *EVENTS, model="demo",
+                           backend="vllm-http", flavor="rust-0.33")]
+    server = start(serve, engines)
+    ids = workers(server)
+    first, other = ({"x-dynamo-worker-instance-id": str(ids[engine.url])} for engine in engines)
+    complete(server, prompt(1), headers=first)
+    server.process.wait_log(f"have {BLOCK} tokens, as the events of worker_{ids[engines[0].url]} say")
+    complete(server, prompt(1), headers=other)
+    server.process.wait_log(f"KV events of worker_{ids[engines[1].url]} dp_rank=0: 2 blocks of {2 * BLOCK} tokens")
+    assert server.metrics().value("fairlead_frontend_kv_view_blocks", worker_id=str(ids[engines[1].url])) == 0

@@ -115,6 +115,25 @@ std::vector<LocalHash> locals(const Calls& calls) {
   return out;
 }
 
+TEST(EventNormalizer, LearnsTheSizeOfBlocksWhereItIsNotKnown) {
+  EventBatch batch;
+  RecordingSink sink;
+  EventNormalizer normalizer({.block_size = 0});
+  EXPECT_EQ(normalizer.learned_block_size(), 0U);
+  ASSERT_TRUE(decode_batch(removal({5}), batch));
+  normalizer.apply(batch, sink);
+  EXPECT_EQ(normalizer.learned_block_size(), 0U);
+  ASSERT_TRUE(decode_batch(store({7, 8}, nil()), batch));
+  sink.calls.clear();
+  normalizer.apply(batch, sink);
+  EXPECT_EQ(normalizer.learned_block_size(), 4U);
+  EXPECT_TRUE(sink.calls.empty());
+  EXPECT_EQ(normalizer.dropped(DropReason::BlockSizeMismatch), 1U);
+  Source known;
+  known.apply(store({7, 8}, nil()));
+  EXPECT_EQ(known.normalizer.learned_block_size(), 0U);
+}
+
 TEST(EventNormalizer, AStoreBecomesBlocksOfKnownContent) {
   Source source;
   const Calls calls = source.apply(store({7, 8}, u64(6)));

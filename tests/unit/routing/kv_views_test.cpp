@@ -191,6 +191,21 @@ TEST_F(KvViewsTest, AWorkerThatMovedToAnotherSlotIsFollowed) {
   EXPECT_EQ(view().places[*view().find({101, 0})].slot, 4U);
 }
 
+TEST_F(KvViewsTest, AViewIsNotPublishedBeforeTheSizeOfBlocksIsKnown) {
+  auto set = make_set(2, 1, 0);
+  give_source(*set);
+  show({set});
+  EXPECT_TRUE(!map_ || map_->empty()) << "its events are followed only to learn it";
+  EXPECT_EQ(metrics().find("p_kv_view_state{"), std::string::npos);
+  now_ += 1s;
+  views_.tick(now_);
+  EXPECT_TRUE(!map_ || map_->empty());
+  auto told = make_set(2);
+  give_source(*told);
+  show({told});
+  EXPECT_EQ(view().caches->params.block_size, kBlock);
+}
+
 TEST_F(KvViewsTest, ManyRanksAreBounded) {
   auto set = make_set(1, 5000);
   show({set});
