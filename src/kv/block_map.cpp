@@ -1,127 +1,166 @@
 #include "kv/block_map.hpp"
 
-#include <cstdlib>
+#include <bit>
 #include <cstring>
 
 namespace fairlead::kv {
+namespace {
 
-BlockMap::Slot* BlockMap::find(std::uint64_t hash) {
-  if (capacity_ == 0) {
-    return nullptr;
+// Which slots of a bucket have a key, as bits. Without branches: where a key lies is random.
+template <class Keys>
+unsigned slots_with(const Keys& keys, std::uint64_t key) {
+  unsigned slots = 0;
+  for (unsigned i = 0; i < kBucketSlots; ++i) {
+    slots |= static_cast<unsigned>(keys[i] == key) << i;
   }
-  const std::uint64_t key = slot_key(hash);
-  std::size_t i = slot_of(mix_hash(key), capacity_);
-  while (slots_[i].key != key) {
-    if (slots_[i].key == 0) {
-      return nullptr;
-    }
-    i = i + 1 == capacity_ ? 0 : i + 1;
-  }
-  return slots_ + i;
+  return slots;
 }
 
-BlockMap::Slot* BlockMap::find_or_add(std::uint64_t hash, bool& added) {
+}  // namespace
+
+std::size_t BlockMap::find(std::uint64_t hash) const {
+  if (buckets_ == 0) {
+    return kNone;
+  }
+  const std::uint64_t key = slot_key(hash);
+  for (std::size_t bucket = home(key);; bucket = next(bucket)) {
+    if (const unsigned slots = slots_with(data_[bucket].keys, key); slots != 0) {
+      return bucket * kBucketSlots + static_cast<std::size_t>(std::countr_zero(slots));
+    }
+    if (!full(data_[bucket])) {
+      return kNone;
+    }
+  }
+}
+
+std::size_t BlockMap::find_or_add(std::uint64_t hash, bool& added) {
   const std::uint64_t key = slot_key(hash);
   added = false;
   for (bool grown = false;; grown = true) {
-    std::size_t i = 0;
-    if (capacity_ > 0) {
-      i = slot_of(mix_hash(key), capacity_);
-      while (slots_[i].key != 0) {
-        if (slots_[i].key == key) {
-          return slots_ + i;
-        }
-        i = i + 1 == capacity_ ? 0 : i + 1;
+    std::size_t bucket = buckets_ > 0 ? home(key) : 0;
+    for (; buckets_ > 0; bucket = next(bucket)) {
+      if (const unsigned slots = slots_with(data_[bucket].keys, key); slots != 0) {
+        return bucket * kBucketSlots + static_cast<std::size_t>(std::countr_zero(slots));
+      }
+      if (!full(data_[bucket])) {
+        break;
       }
     }
-    if (size_ < slots_usable(capacity_)) {
-      slots_[i] = {key, 0};
+    if (size_ < slots_usable(capacity())) {
+      const unsigned free = slots_with(data_[bucket].keys, 0);
+      const auto slot = static_cast<std::size_t>(std::countr_zero(free));
+      data_[bucket].keys[slot] = key;
+      data_[bucket].values[slot] = 0;
       ++size_;
       added = true;
-      return slots_ + i;
+      return bucket * kBucketSlots + slot;
     }
-    if (grown || !resize(slots_above(capacity_))) {
-      return nullptr;
+    if (grown || !resize(slots_above(capacity()))) {
+      return kNone;
     }
   }
 }
 
-void BlockMap::set_mark(const Slot* slot, std::uint8_t mark) {
-  std::uint8_t& old = marks_[slot - slots_];
+void BlockMap::set_mark(std::size_t position, std::uint8_t mark) {
+  std::uint8_t& old = marks_[position];
   marked_ += mark != 0 ? 1U : 0U;
   marked_ -= old != 0 ? 1U : 0U;
   old = mark;
 }
 
-void BlockMap::erase(Slot* slot) {
+void BlockMap::copy(std::size_t from, std::size_t to) {
+  data_[to / kBucketSlots].keys[to % kBucketSlots] = key(from);
+  data_[to / kBucketSlots].values[to % kBucketSlots] = value(from);
   if (marked_ > 0) {
-    set_mark(slot, 0);
+    marks_[to] = marks_[from];
   }
-  std::size_t hole = static_cast<std::size_t>(slot - slots_);
-  for (std::size_t i = hole;;) {
-    i = i + 1 == capacity_ ? 0 : i + 1;
-    if (slots_[i].key == 0) {
+}
+
+// An entry that lies behind a full bucket and might lie in it; `kNone` when there is none.
+std::size_t BlockMap::overflowed(std::size_t bucket) const {
+  std::size_t distance = 1;
+  for (std::size_t at = next(bucket); at != bucket; at = next(at), ++distance) {
+    for (std::size_t i = 0; i < kBucketSlots && data_[at].keys[i] != 0; ++i) {
+      const std::size_t own = home(data_[at].keys[i]);
+      if ((at >= own ? at - own : at + buckets_ - own) >= distance) {
+        return at * kBucketSlots + i;
+      }
+    }
+    if (!full(data_[at])) {
       break;
     }
-    // An entry may fill the hole unless its search would start behind it.
-    const std::size_t home = slot_of(mix_hash(slots_[i].key), capacity_);
-    const std::size_t from_home = i >= home ? i - home : i + capacity_ - home;
-    const std::size_t from_hole = i >= hole ? i - hole : i + capacity_ - hole;
-    if (from_home >= from_hole) {
-      slots_[hole] = slots_[i];
-      if (marked_ > 0) {
-        marks_[hole] = marks_[i];
-        marks_[i] = 0;
-      }
-      hole = i;
-    }
   }
-  slots_[hole] = {0, 0};
+  return kNone;
+}
+
+void BlockMap::erase(std::size_t position) {
+  if (marked_ > 0) {
+    set_mark(position, 0);
+  }
+  // What had to go on behind a full bucket moves up, and so on from where it was.
+  std::size_t hole = position;
+  while (full(data_[hole / kBucketSlots])) {
+    const std::size_t from = overflowed(hole / kBucketSlots);
+    if (from == kNone) {
+      break;
+    }
+    copy(from, hole);
+    hole = from;
+  }
+  const std::size_t end = hole - hole % kBucketSlots + kBucketSlots;
+  std::size_t last = hole;
+  while (last + 1 < end && key(last + 1) != 0) {
+    ++last;
+  }
+  copy(last, hole);
+  data_[last / kBucketSlots].keys[last % kBucketSlots] = 0;
+  if (marked_ > 0) {
+    marks_[last] = 0;
+  }
   --size_;
   if (size_ == 0) {
     release();
-  } else if (size_ < capacity_ / 3) {
-    if (const std::size_t enough = slots_for(size_ + size_ / 8 + 1); enough < capacity_) {
+  } else if (size_ < capacity() / 3) {
+    if (const std::size_t enough = slots_for(size_ + size_ / 8 + 1); enough < capacity()) {
       resize(enough);
     }
   }
 }
 
 bool BlockMap::resize(std::size_t capacity) {
-  void* const memory = budget_.allocate(bytes(capacity));
+  const std::size_t buckets = capacity / kBucketSlots;
+  void* const memory = budget_.allocate(bytes(buckets));
   if (!memory) {
     return false;
   }
-  std::memset(memory, 0, bytes(capacity));
-  auto* const slots = static_cast<Slot*>(memory);
-  auto* const marks = reinterpret_cast<std::uint8_t*>(slots + capacity);
-  for (std::size_t i = 0; i < capacity_; ++i) {
-    if (slots_[i].key == 0) {
+  std::memset(memory, 0, bytes(buckets));
+  auto* const data = static_cast<Bucket*>(memory);
+  auto* const marks = reinterpret_cast<std::uint8_t*>(data + buckets);
+  for (std::size_t i = 0; i < this->capacity(); ++i) {
+    if (key(i) == 0) {
       continue;
     }
-    std::size_t to = slot_of(mix_hash(slots_[i].key), capacity);
-    while (slots[to].key != 0) {
-      to = to + 1 == capacity ? 0 : to + 1;
+    std::size_t to = bucket_of(mix_hash(key(i)), buckets);
+    while (full(data[to])) {
+      to = to + 1 == buckets ? 0 : to + 1;
     }
-    slots[to] = slots_[i];
-    if (marked_ > 0) {
-      marks[to] = marks_[i];
-    }
+    const auto slot = static_cast<std::size_t>(std::countr_zero(slots_with(data[to].keys, 0)));
+    data[to].keys[slot] = key(i);
+    data[to].values[slot] = value(i);
+    marks[to * kBucketSlots + slot] = mark(i);
   }
-  std::free(slots_);
-  budget_.give(bytes(capacity_));
-  slots_ = slots;
+  budget_.release(data_, bytes(buckets_));
+  data_ = data;
   marks_ = marks;
-  capacity_ = capacity;
+  buckets_ = buckets;
   return true;
 }
 
 void BlockMap::release() {
-  std::free(slots_);
-  budget_.give(bytes(capacity_));
-  slots_ = nullptr;
+  budget_.release(data_, bytes(buckets_));
+  data_ = nullptr;
   marks_ = nullptr;
-  capacity_ = size_ = marked_ = 0;
+  buckets_ = size_ = marked_ = 0;
 }
 
 }  // namespace fairlead::kv

@@ -1,22 +1,25 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "kv/memory_budget.hpp"
 #include "kv/slots.hpp"
 
 namespace fairlead::kv {
 
-/// Hash → a 64-bit value and a small mark, for one target: a flat table with linear probing, 17
-/// bytes a slot. Not thread-safe. Memory comes from a budget; entries move when others come or go.
+/// Hash → a 64-bit value and a small mark, for one target: a flat table in buckets of one cache
+/// line, 17 bytes a slot. Not thread-safe. Memory comes from a budget; entries move when others
+/// come or go.
+///
+/// Invariants: the used slots of a bucket come first, and every bucket between an entry's own and
+/// the one where it lies is full.
 class BlockMap {
  public:
-  /// One entry's key and value.
-  struct Slot {
-    std::uint64_t key;    ///< As `slot_key` gives it; 0 when the slot is free.
-    std::uint64_t value;  ///< The user's.
-  };
+  /// No position.
+  static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
   /// An empty map; takes nothing from `budget`, which outlives it, before the first entry.
   explicit BlockMap(MemoryBudget& budget) : budget_(budget) {}
@@ -26,55 +29,75 @@ class BlockMap {
 
   /// Entries.
   std::size_t size() const { return size_; }
-  /// Slots; entries are in some of them.
-  std::size_t capacity() const { return capacity_; }
-  /// A slot by its position.
-  const Slot& slot(std::size_t i) const { return slots_[i]; }
+  /// Slots; entries are in some of them, by position.
+  std::size_t capacity() const { return buckets_ * kBucketSlots; }
 
   /// Fetches the place of `hash` into the cache.
   void prefetch(std::uint64_t hash) const {
-    if (capacity_ > 0) {
-      const std::size_t i = slot_of(mix_hash(slot_key(hash)), capacity_);
-      __builtin_prefetch(slots_ + i, 1);
-      __builtin_prefetch(slots_ + i + 4, 1);
+    if (buckets_ > 0) {
+      const std::size_t bucket = home(slot_key(hash));
+      __builtin_prefetch(data_ + bucket, 1);
+      __builtin_prefetch(data_ + next(bucket), 1);
       if (marked_ > 0) {
-        __builtin_prefetch(marks_ + i);
+        __builtin_prefetch(marks_ + bucket * kBucketSlots);
       }
     }
   }
-
-  /// The entry of `hash`, or null.
-  Slot* find(std::uint64_t hash);
-  /// The same, looking first at the position where it was before others came or went.
-  Slot* find_near(std::uint64_t hash, std::size_t position) {
-    return position < capacity_ && slots_[position].key == slot_key(hash) ? slots_ + position
-                                                                          : find(hash);
+  /// The position of the entry of `hash`, or `kNone`.
+  std::size_t find(std::uint64_t hash) const;
+  /// The same, looking first where it was before others came or went.
+  std::size_t find_near(std::uint64_t hash, std::size_t position) const {
+    return position < capacity() && key(position) == slot_key(hash) ? position : find(hash);
   }
-  /// Where an entry is now.
-  std::size_t position(const Slot* slot) const { return static_cast<std::size_t>(slot - slots_); }
-  /// The entry of `hash`, made with value 0 and mark 0 when there is none; null without memory.
-  Slot* find_or_add(std::uint64_t hash, bool& added);
+  /// The position of the entry of `hash`, made with value 0 and mark 0 when there is none; `kNone`
+  /// without memory.
+  std::size_t find_or_add(std::uint64_t hash, bool& added);
   /// Removes an entry. Other entries may move.
-  void erase(Slot* slot);
+  void erase(std::size_t position);
 
+  /// The key at a position, as `slot_key` gives it; 0 when the slot is free.
+  std::uint64_t key(std::size_t position) const {
+    return data_[position / kBucketSlots].keys[position % kBucketSlots];
+  }
+  /// An entry's value.
+  std::uint64_t value(std::size_t position) const {
+    return data_[position / kBucketSlots].values[position % kBucketSlots];
+  }
+  /// Sets an entry's value.
+  void set_value(std::size_t position, std::uint64_t value) {
+    data_[position / kBucketSlots].values[position % kBucketSlots] = value;
+  }
   /// An entry's mark.
-  std::uint8_t mark(const Slot* slot) const {
-    return marked_ > 0 ? marks_[slot - slots_] : std::uint8_t{0};
+  std::uint8_t mark(std::size_t position) const {
+    return marked_ > 0 ? marks_[position] : std::uint8_t{0};
   }
   /// Sets an entry's mark.
-  void set_mark(const Slot* slot, std::uint8_t mark);
+  void set_mark(std::size_t position, std::uint8_t mark);
 
   /// Removes everything and gives the memory back.
   void release();
 
  private:
+  struct alignas(kCacheLine) Bucket {
+    std::array<std::uint64_t, kBucketSlots> keys;
+    std::array<std::uint64_t, kBucketSlots> values;
+  };
+
+  static std::size_t bytes(std::size_t buckets) {
+    const std::size_t exact = buckets * (sizeof(Bucket) + kBucketSlots);
+    return (exact + kCacheLine - 1) / kCacheLine * kCacheLine;
+  }
+  static bool full(const Bucket& bucket) { return bucket.keys.back() != 0; }
+  std::size_t home(std::uint64_t key) const { return bucket_of(mix_hash(key), buckets_); }
+  std::size_t next(std::size_t bucket) const { return bucket + 1 == buckets_ ? 0 : bucket + 1; }
+  std::size_t overflowed(std::size_t bucket) const;
+  void copy(std::size_t from, std::size_t to);
   bool resize(std::size_t capacity);
-  static std::size_t bytes(std::size_t capacity) { return capacity * (sizeof(Slot) + 1); }
 
   MemoryBudget& budget_;
-  Slot* slots_ = nullptr;
-  std::uint8_t* marks_ = nullptr;  // behind the slots
-  std::size_t capacity_ = 0;
+  Bucket* data_ = nullptr;
+  std::uint8_t* marks_ = nullptr;  // behind the buckets
+  std::size_t buckets_ = 0;
   std::size_t size_ = 0;
   std::size_t marked_ = 0;  // entries with a mark; with none the marks are not touched
 };

@@ -1,31 +1,71 @@
 #include "kv/block_table.hpp"
 
-#include <cstdlib>
+#include <bit>
 #include <new>
 
 namespace fairlead::kv {
 namespace {
 
-// The part of a spread hash that chooses the slot: the shard's bits are used up.
-constexpr std::uint64_t slot_bits(std::uint64_t spread, unsigned shard_bits) {
-  return spread << shard_bits;
+constexpr unsigned kShardBits = 6;
+
+std::size_t shard_of(std::uint64_t spread) { return spread >> (64U - kShardBits); }
+
+constexpr std::size_t kSteps = 8;
+
+// How far a search goes from one bucket to the next, `kSteps` times: differently for different
+// blocks, so that full buckets do not become long rows, in which what comes last lies far from its
+// own bucket; but near, for the sake of the TLB.
+constexpr std::size_t step_of(std::uint64_t spread) { return 1 + (spread & 62U); }
+
+// Where a search goes on after `seen` buckets and this one. It sees all in the end.
+constexpr std::size_t next_bucket(std::size_t bucket, std::size_t step, std::size_t seen,
+                                  std::size_t buckets) {
+  bucket += seen < kSteps ? step : 1;
+  return bucket < buckets ? bucket : bucket % buckets;
+}
+
+// The part of a spread hash that chooses the bucket: the shard's bits are used up.
+constexpr std::size_t own_bucket(std::uint64_t spread, std::size_t buckets) {
+  return bucket_of(spread << kShardBits, buckets);
+}
+
+// Which slots of a bucket have a key (or set), as bits. Without branches: where it lies is random.
+template <class Words>
+unsigned slots_with(const Words& words, std::uint64_t word) {
+  unsigned slots = 0;
+  for (unsigned i = 0; i < kBucketSlots; ++i) {
+    slots |= static_cast<unsigned>(words[i].load(std::memory_order_acquire) == word) << i;
+  }
+  return slots;
 }
 
 }  // namespace
 
 BlockTable::~BlockTable() {
+  static_assert(kShards == std::size_t{1} << kShardBits);
   for (Shard& shard : shards_) {
     Table* const table = shard.table.load(std::memory_order_relaxed);
     if (!table) {
       continue;
     }
-    for (std::size_t i = 0; i < table->capacity; ++i) {
-      const std::uint64_t word = table->slots()[i].set.load(std::memory_order_relaxed);
-      if (set_word::is_large(word)) {
-        std::free(set_word::large(word));
+    for (std::size_t bucket = 0; bucket < table->buckets; ++bucket) {
+      for (const auto& set : table->data()[bucket].sets) {
+        const std::uint64_t word = set.load(std::memory_order_relaxed);
+        if (set_word::is_large(word)) {
+          memory_.budget.release(set_word::large(word), set_word::large(word)->bytes());
+        }
       }
     }
-    std::free(table);
+    memory_.budget.release(table, Table::bytes(table->buckets));
+  }
+}
+
+void BlockTable::fetch(const Place& place) {
+  const auto* const data = static_cast<const Bucket*>(place.data);
+  std::size_t bucket = place.bucket;
+  for (std::size_t i = 0; i < kFetched; ++i) {
+    __builtin_prefetch(data + bucket);
+    bucket = next_bucket(bucket, place.step, place.seen + i, place.buckets);
   }
 }
 
@@ -34,95 +74,117 @@ BlockTable::Place BlockTable::place(SequenceHash hash) const {
   const std::uint64_t spread = mix_hash(key);
   const Table* const table = shards_[shard_of(spread)].table.load(std::memory_order_seq_cst);
   if (!table) {
-    return {nullptr, 0, 0, key};
+    // Without buckets, a search ends at once.
+    return {.data = nullptr, .buckets = 0, .bucket = 0, .step = 0, .seen = kSteps, .key = key};
   }
-  const std::size_t first = slot_of(slot_bits(spread, kShardBits), table->capacity);
-  // Searches at full tables mostly go on into the next line.
-  __builtin_prefetch(table->slots() + first);
-  __builtin_prefetch(table->slots() + first + 4);
-  return {table->slots(), table->capacity, first, key};
+  const Place place{.data = table->data(),
+                    .buckets = table->buckets,
+                    .bucket = own_bucket(spread, table->buckets),
+                    .step = step_of(spread),
+                    .seen = 0,
+                    .key = key};
+  fetch(place);
+  return place;
 }
 
-std::uint64_t BlockTable::find(const Place& place) const {
-  const auto* const slots = static_cast<const Slot*>(place.slots);
-  std::size_t i = place.first;
-  for (std::size_t seen = 0; seen < place.capacity; ++seen) {
-    const std::uint64_t key = slots[i].key.load(std::memory_order_acquire);
-    if (key == 0) {
-      return 0;
+bool BlockTable::look(Place& place, std::uint64_t& set) {
+  const auto* const data = static_cast<const Bucket*>(place.data);
+  set = 0;
+  for (const std::size_t until = place.seen + kFetched; place.seen < until;) {
+    if (place.seen >= place.buckets + kSteps) {
+      return true;
     }
-    if (key == place.key) {
-      const std::uint64_t word = slots[i].set.load(std::memory_order_seq_cst);
-      if (slots[i].key.load(std::memory_order_relaxed) == key) {
-        return word;
+    const Bucket& bucket = data[place.bucket];
+    // In this order: a block that takes a free slot meanwhile counts as after.
+    const unsigned free = slots_with(bucket.keys, 0);
+    if (const unsigned slots = slots_with(bucket.keys, place.key); slots != 0) {
+      const auto slot = static_cast<std::size_t>(std::countr_zero(slots));
+      const std::uint64_t word = bucket.sets[slot].load(std::memory_order_seq_cst);
+      if (bucket.keys[slot].load(std::memory_order_relaxed) == place.key) {
+        set = word;
+        return true;
       }
     }
-    i = i + 1 == place.capacity ? 0 : i + 1;
+    if (free != 0) {
+      return true;
+    }
+    place.bucket = next_bucket(place.bucket, place.step, place.seen++, place.buckets);
   }
-  return 0;
+  fetch(place);
+  return false;
 }
 
-BlockTable::Slot* BlockTable::search(const Shard& shard, std::uint64_t key, Slot** vacant) {
-  Table* const table = shard.table.load(std::memory_order_relaxed);
-  *vacant = nullptr;
-  if (!table) {
-    return nullptr;
+std::uint64_t BlockTable::find(Place place) {
+  std::uint64_t set = 0;
+  while (!look(place, set)) {
   }
-  Slot* const slots = table->slots();
-  std::size_t i = slot_of(slot_bits(mix_hash(key), kShardBits), table->capacity);
-  while (true) {
-    const std::uint64_t found = slots[i].key.load(std::memory_order_relaxed);
-    if (found == key) {
-      return slots + i;
+  return set;
+}
+
+BlockTable::Spot BlockTable::search(Table& table, std::uint64_t key) {
+  const std::uint64_t spread = mix_hash(key);
+  std::size_t at = own_bucket(spread, table.buckets);
+  Spot vacant{.bucket = nullptr, .slot = 0, .found = false};
+  for (std::size_t seen = 0;; ++seen) {
+    Bucket& bucket = table.data()[at];
+    if (const unsigned slots = slots_with(bucket.keys, key); slots != 0) {
+      return {&bucket, static_cast<unsigned>(std::countr_zero(slots)), true};
     }
-    if (found == 0) {
-      *vacant = *vacant ? *vacant : slots + i;
-      return nullptr;
+    if (!vacant.bucket) {
+      if (const unsigned slots = slots_with(bucket.sets, 0); slots != 0) {
+        vacant = {&bucket, static_cast<unsigned>(std::countr_zero(slots)), false};
+      }
     }
-    if (!*vacant && slots[i].set.load(std::memory_order_relaxed) == 0) {
-      *vacant = slots + i;
+    if (slots_with(bucket.keys, 0) != 0) {
+      return vacant;
     }
-    i = i + 1 == table->capacity ? 0 : i + 1;
+    at = next_bucket(at, step_of(spread), seen, table.buckets);
   }
 }
 
 bool BlockTable::rebuild(Shard& shard, std::size_t capacity) {
   Table* const old = shard.table.load(std::memory_order_relaxed);
+  const std::size_t buckets = capacity / kBucketSlots;
   Table* table = nullptr;
-  if (capacity > 0) {
-    void* const bytes = memory_.budget.allocate(Table::bytes(capacity));
+  if (buckets > 0) {
+    void* const bytes = memory_.budget.allocate(Table::bytes(buckets));
     if (!bytes) {
       return false;
     }
-    table = new (bytes) Table{.capacity = capacity};
-    for (std::size_t i = 0; i < capacity; ++i) {
-      new (table->slots() + i) Slot{.key = 0, .set = 0};
+    table = new (bytes) Table{.buckets = buckets};
+    for (std::size_t i = 0; i < buckets; ++i) {
+      new (table->data() + i) Bucket{};
     }
   }
-  for (std::size_t i = 0; old && i < old->capacity; ++i) {
-    const std::uint64_t word = old->slots()[i].set.load(std::memory_order_relaxed);
-    if (word == 0) {
-      continue;
+  for (std::size_t bucket = 0; old && bucket < old->buckets; ++bucket) {
+    for (std::size_t slot = 0; slot < kBucketSlots; ++slot) {
+      const std::uint64_t word = old->data()[bucket].sets[slot].load(std::memory_order_relaxed);
+      if (word == 0) {
+        continue;
+      }
+      const std::uint64_t key = old->data()[bucket].keys[slot].load(std::memory_order_relaxed);
+      const std::uint64_t spread = mix_hash(key);
+      std::size_t at = own_bucket(spread, buckets);
+      unsigned free = 0;
+      for (std::size_t seen = 0; (free = slots_with(table->data()[at].keys, 0)) == 0; ++seen) {
+        at = next_bucket(at, step_of(spread), seen, buckets);
+      }
+      const auto to = static_cast<std::size_t>(std::countr_zero(free));
+      table->data()[at].keys[to].store(key, std::memory_order_relaxed);
+      table->data()[at].sets[to].store(word, std::memory_order_relaxed);
     }
-    const std::uint64_t key = old->slots()[i].key.load(std::memory_order_relaxed);
-    std::size_t to = slot_of(slot_bits(mix_hash(key), kShardBits), capacity);
-    while (table->slots()[to].key.load(std::memory_order_relaxed) != 0) {
-      to = to + 1 == capacity ? 0 : to + 1;
-    }
-    table->slots()[to].key.store(key, std::memory_order_relaxed);
-    table->slots()[to].set.store(word, std::memory_order_relaxed);
   }
   shard.dead = 0;
   shard.table.store(table, std::memory_order_seq_cst);
   if (old) {
-    memory_.epochs.retire(old, Table::bytes(old->capacity));
+    memory_.epochs.retire(old, Table::bytes(old->buckets));
   }
   return true;
 }
 
 bool BlockTable::make_room(Shard& shard) {
   const Table* const table = shard.table.load(std::memory_order_relaxed);
-  const std::size_t capacity = table ? table->capacity : 0;
+  const std::size_t capacity = table ? table->capacity() : 0;
   // With many dead slots the same size will do for a while.
   const bool stuffed = shard.live + 1 + capacity / 16 > slots_usable(capacity);
   if (rebuild(shard, stuffed ? slots_above(capacity) : capacity)) {
@@ -139,47 +201,39 @@ set_word::Added BlockTable::add(SequenceHash hash, TargetId target) {
   const std::uint64_t key = slot_key(hash);
   Shard& shard = shards_[shard_of(mix_hash(key))];
   const std::lock_guard lock(shard.mutex);
-  Slot* vacant = nullptr;
-  Slot* slot = search(shard, key, &vacant);
-  if (!slot) {
-    const bool uses_free_slot = !vacant || vacant->key.load(std::memory_order_relaxed) == 0;
-    const Table* const table = shard.table.load(std::memory_order_relaxed);
-    if (uses_free_slot && (!table || shard.live + shard.dead + 1 > slots_usable(table->capacity))) {
-      if (!make_room(shard)) {
-        return set_word::Added::NoMemory;
-      }
-      search(shard, key, &vacant);
+  Table* table = shard.table.load(std::memory_order_relaxed);
+  Spot spot = table ? search(*table, key) : Spot{};
+  if (spot.found) {
+    std::atomic<std::uint64_t>& set = spot.bucket->sets[spot.slot];
+    const bool dead = set.load(std::memory_order_relaxed) == 0;
+    const set_word::Added added = set_word::add(set, target, memory_);
+    if (dead && added == set_word::Added::New) {
+      --shard.dead;
+      ++shard.live;
     }
-    slot = vacant;
-    shard.dead -= slot->key.load(std::memory_order_relaxed) != 0 ? 1U : 0U;
-    slot->key.store(key, std::memory_order_release);
-    ++shard.live;
-    return set_word::add(slot->set, target, memory_);  // one id: needs no memory
+    return added;
   }
-  const bool dead = slot->set.load(std::memory_order_relaxed) == 0;
-  const set_word::Added added = set_word::add(slot->set, target, memory_);
-  if (dead && added == set_word::Added::New) {
-    --shard.dead;
-    ++shard.live;
+  const bool free = !table || spot.bucket->keys[spot.slot].load(std::memory_order_relaxed) == 0;
+  if (free && (!table || shard.live + shard.dead + 1 > slots_usable(table->capacity()))) {
+    if (!make_room(shard)) {
+      return set_word::Added::NoMemory;
+    }
+    table = shard.table.load(std::memory_order_relaxed);
+    spot = search(*table, key);
   }
-  return added;
+  std::atomic<std::uint64_t>& taken = spot.bucket->keys[spot.slot];
+  shard.dead -= taken.load(std::memory_order_relaxed) != 0 ? 1U : 0U;
+  taken.store(key, std::memory_order_release);
+  ++shard.live;
+  return set_word::add(spot.bucket->sets[spot.slot], target, memory_);  // one id: needs no memory
 }
 
-void BlockTable::bury(Shard& shard, Slot* slot) {
+void BlockTable::bury(Shard& shard, const Spot& spot) {
   --shard.live;
   ++shard.dead;
-  Table* const table = shard.table.load(std::memory_order_relaxed);
-  Slot* const slots = table->slots();
-  std::size_t i = static_cast<std::size_t>(slot - slots);
-  const std::size_t next = i + 1 == table->capacity ? 0 : i + 1;
-  if (slots[next].key.load(std::memory_order_relaxed) != 0) {
-    return;
-  }
-  while (slots[i].set.load(std::memory_order_relaxed) == 0 &&
-         slots[i].key.load(std::memory_order_relaxed) != 0) {
-    slots[i].key.store(0, std::memory_order_release);
+  if (slots_with(spot.bucket->keys, 0) != 0) {
+    spot.bucket->keys[spot.slot].store(0, std::memory_order_release);
     --shard.dead;
-    i = i == 0 ? table->capacity - 1 : i - 1;
   }
 }
 
@@ -187,13 +241,13 @@ bool BlockTable::remove(SequenceHash hash, TargetId target) {
   const std::uint64_t key = slot_key(hash);
   Shard& shard = shards_[shard_of(mix_hash(key))];
   const std::lock_guard lock(shard.mutex);
-  Slot* vacant = nullptr;
-  Slot* const slot = search(shard, key, &vacant);
-  if (!slot || !set_word::remove(slot->set, target, memory_)) {
+  Table* const table = shard.table.load(std::memory_order_relaxed);
+  const Spot spot = table ? search(*table, key) : Spot{};
+  if (!spot.found || !set_word::remove(spot.bucket->sets[spot.slot], target, memory_)) {
     return false;
   }
-  if (slot->set.load(std::memory_order_relaxed) == 0) {
-    bury(shard, slot);
+  if (spot.bucket->sets[spot.slot].load(std::memory_order_relaxed) == 0) {
+    bury(shard, spot);
   }
   return true;
 }
@@ -203,7 +257,7 @@ void BlockTable::compact() {
     const std::lock_guard lock(shard.mutex);
     const Table* const table = shard.table.load(std::memory_order_relaxed);
     const std::size_t capacity = slots_for(shard.live);
-    if (table && capacity < table->capacity) {
+    if (table && capacity < table->capacity()) {
       rebuild(shard, capacity);  // without memory for it, the table stays as it is
     }
   }

@@ -1,7 +1,6 @@
 #include "kv/epochs.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 #include <thread>
 
@@ -22,7 +21,7 @@ std::size_t first_slot() {
 
 Epochs::~Epochs() {
   for (const Retired& retired : retired_) {
-    std::free(retired.memory);
+    budget_.release(retired.memory, retired.bytes);
   }
 }
 
@@ -75,13 +74,12 @@ void Epochs::collect_locked() {
   std::size_t freed = 0;
   std::size_t bytes = 0;
   while (freed < retired_.size() && retired_[freed].epoch < oldest) {
-    std::free(retired_[freed].memory);
+    budget_.release(retired_[freed].memory, retired_[freed].bytes);
     bytes += retired_[freed].bytes;
     ++freed;
   }
   retired_.erase(retired_.begin(), retired_.begin() + static_cast<std::ptrdiff_t>(freed));
   pending_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
-  budget_.give(bytes);
   // A reader that stays long must not make every further `retire` look for it.
   collect_at_ = std::max(kCollectEntries, 2 * retired_.size());
   collect_bytes_ = std::max(kCollectBytes, 2 * pending_bytes());

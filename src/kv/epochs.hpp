@@ -19,7 +19,7 @@ namespace fairlead::kv {
 /// the reader sees the new pointer.
 class Epochs {
  public:
-  /// Freed bytes go back to `budget`.
+  /// What is freed goes back to `budget`.
   explicit Epochs(MemoryBudget& budget) : budget_(budget) {}
   Epochs(const Epochs&) = delete;
   Epochs& operator=(const Epochs&) = delete;
@@ -42,8 +42,7 @@ class Epochs {
   /// Starts a reader's stay. Never blocks with fewer than `kSlots` readers at once.
   Guard enter() const;
 
-  /// Hands over memory from `std::malloc` that no new reader can reach; counted as used until
-  /// freed.
+  /// Hands over memory of the budget that no new reader can reach; counted as used until freed.
   void retire(void* memory, std::size_t bytes);
 
   /// Frees what no reader can hold any more.

@@ -107,7 +107,7 @@ LeaseTrie::Table::~Table() {
 }
 
 std::size_t LeaseTrie::Table::bucket(SequenceHash head, std::size_t buckets) const {
-  return slot_of((head * multiplier_) << kShardBits, buckets);
+  return bucket_of((head * multiplier_) << kShardBits, buckets);
 }
 
 LeaseTrie::Node* LeaseTrie::Table::find(SequenceHash head) const {

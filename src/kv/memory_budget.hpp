@@ -4,6 +4,9 @@
 #include <cstddef>
 #include <cstdlib>
 
+#include "kv/slots.hpp"
+#include "kv/table_memory.hpp"
+
 namespace fairlead::kv {
 
 /// Bytes of an index's own structures, held to a limit. Any thread.
@@ -23,16 +26,32 @@ class MemoryBudget {
     return true;
   }
 
-  /// Takes `bytes` and allocates them with `std::malloc`; null when there are none.
+  /// Takes `bytes` and allocates them; null when there are none. Multiples of a cache line begin
+  /// at one.
   void* allocate(std::size_t bytes) {
     if (!take(bytes)) {
       return nullptr;
     }
-    void* const memory = std::malloc(bytes);
+    void* memory = nullptr;
+    if (is_table(bytes)) {
+      memory = tables_.allocate(bytes);
+    } else {
+      memory = bytes % kCacheLine == 0 ? std::aligned_alloc(kCacheLine, bytes) : std::malloc(bytes);
+    }
     if (!memory) {
       give(bytes);
     }
     return memory;
+  }
+
+  /// Frees and gives back what `allocate` gave.
+  void release(void* memory, std::size_t bytes) {
+    if (is_table(bytes)) {
+      tables_.release(memory, bytes);
+    } else {
+      std::free(memory);
+    }
+    give(bytes);
   }
 
   /// Gives back what was taken.
@@ -44,6 +63,14 @@ class MemoryBudget {
   std::size_t limit() const { return limit_; }
 
  private:
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+  // The sanitizer watches what comes from `malloc`.
+  static bool is_table(std::size_t) { return false; }
+#else
+  static bool is_table(std::size_t bytes) { return bytes >= TableMemory::kLeast; }
+#endif
+
+  TableMemory tables_;
   const std::size_t limit_;
   std::atomic<std::size_t> used_{0};
 };

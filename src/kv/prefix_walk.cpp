@@ -8,8 +8,9 @@ namespace fairlead::kv {
 namespace {
 
 constexpr std::size_t kMostTables = 3;
-constexpr std::size_t kAhead = 16;       // blocks whose slot is being fetched
-constexpr std::size_t kLookupAhead = 8;  // blocks whose set is known, large ones being fetched
+constexpr std::size_t kAhead = 32;      // blocks being fetched
+constexpr std::size_t kLookAhead = 16;  // blocks looked for where they probably are
+constexpr std::size_t kKnownAhead = 8;  // blocks whose set is known, large ones being fetched
 constexpr std::size_t kMostWords = kMaxTargets / 64;
 constexpr std::size_t kListed = 64;
 
@@ -242,8 +243,10 @@ void walk_prefix(std::span<const BlockTable* const> tables, std::span<const Sequ
   const std::size_t tiers = std::min(tables.size(), kMostTables);
   std::array<std::array<BlockTable::Place, kMostTables>, kAhead> places;
   std::array<std::array<std::uint64_t, kMostTables>, kAhead> sets;
+  std::array<std::uint8_t, kAhead> open;  // tiers in which the search goes on, as bits
   std::size_t placed = 0;
-  std::size_t found = 0;
+  std::size_t looked = 0;
+  std::size_t known = 0;
   std::size_t depth = 0;
   for (; depth < blocks && !live.empty(); ++depth) {
     for (const std::size_t until = std::min(depth + kAhead, blocks); placed < until; ++placed) {
@@ -252,12 +255,24 @@ void walk_prefix(std::span<const BlockTable* const> tables, std::span<const Sequ
       }
     }
     // Slowly at first: many prompts end at their first block.
-    const std::size_t until = std::min({2 * depth + 1, depth + kLookupAhead, blocks});
-    for (; found < until; ++found) {
+    for (const std::size_t until = std::min({4 * depth + 1, depth + kLookAhead, blocks});
+         looked < until; ++looked) {
+      const std::size_t at = looked % kAhead;
+      open[at] = 0;
       for (std::size_t tier = 0; tier < tiers; ++tier) {
-        const std::uint64_t set = tables[tier]->find(places[found % kAhead][tier]);
-        sets[found % kAhead][tier] = set;
-        fetch_set(set);
+        const bool ended = BlockTable::look(places[at][tier], sets[at][tier]);
+        open[at] |= static_cast<std::uint8_t>(ended ? 0U : 1U << tier);
+        fetch_set(sets[at][tier]);
+      }
+    }
+    for (const std::size_t until = std::min({2 * depth + 1, depth + kKnownAhead, blocks});
+         known < until; ++known) {
+      const std::size_t at = known % kAhead;
+      for (std::size_t tier = 0; open[at] != 0 && tier < tiers; ++tier) {
+        if ((open[at] >> tier & 1U) != 0) {
+          sets[at][tier] = BlockTable::find(places[at][tier]);
+          fetch_set(sets[at][tier]);
+        }
       }
     }
     const auto& set = sets[depth % kAhead];

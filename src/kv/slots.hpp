@@ -3,9 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 
-// What the index's open-addressing tables share: how a hash finds its slot and which sizes exist.
+// What the index's open-addressing tables share: how a hash finds its bucket and which sizes exist.
+// A bucket is one cache line of slots. What finds its bucket full goes on to one that is not; a
+// search ends at the first bucket with a free slot.
 
 namespace fairlead::kv {
+
+/// Bytes that come from memory together.
+inline constexpr std::size_t kCacheLine = 64;
 
 /// Spreads a hash over 64 bits; engines' hashes may be small or regular.
 constexpr std::uint64_t mix_hash(std::uint64_t hash) {
@@ -19,13 +24,16 @@ constexpr std::uint64_t slot_key(std::uint64_t hash) {
   return hash != 0 ? hash : 0xD6E8FEB86659FD93ULL;
 }
 
-/// Slot of a spread hash among `capacity`; the order of hashes is kept.
-constexpr std::size_t slot_of(std::uint64_t spread, std::size_t capacity) {
-  return static_cast<std::size_t>((static_cast<unsigned __int128>(spread) * capacity) >> 64U);
+/// Slots of a bucket: keys and values of 8 bytes fill one cache line.
+inline constexpr std::size_t kBucketSlots = 4;
+
+/// Bucket of a spread hash among `buckets`; the order of hashes is kept.
+constexpr std::size_t bucket_of(std::uint64_t spread, std::size_t buckets) {
+  return static_cast<std::size_t>((static_cast<unsigned __int128>(spread) * buckets) >> 64U);
 }
 
-/// Used slots at which a table grows: 25/32. At 7/8 a search for what is not there would look at
-/// three times as many slots.
+/// Used slots at which a table grows: 25/32. At 7/8 more than half of the buckets would be full,
+/// and a search for what is not there would go on behind them.
 constexpr std::size_t slots_usable(std::size_t capacity) {
   return capacity - capacity / 32 * 7 - capacity % 32 * 7 / 32;
 }

@@ -43,31 +43,31 @@ void TargetBlocks::prefetch_tables(SequenceHash sequence, Tier tier) const {
   }
 }
 
-TierCopies TargetBlocks::copies_of(const BlockMap::Slot* slot) const {
-  const std::uint8_t mark = blocks_.mark(slot);
-  return mark == kManyCopies ? many_copies_.at(slot->key) : copies_in(mark);
+TierCopies TargetBlocks::copies_of(std::size_t position) const {
+  const std::uint8_t mark = blocks_.mark(position);
+  return mark == kManyCopies ? many_copies_.at(blocks_.key(position)) : copies_in(mark);
 }
 
-bool TargetBlocks::set_copies(const BlockMap::Slot* slot, const TierCopies& copies) {
-  const std::uint8_t old = blocks_.mark(slot);
+bool TargetBlocks::set_copies(std::size_t position, const TierCopies& copies) {
+  const std::uint8_t old = blocks_.mark(position);
   const std::uint8_t mark = mark_of(copies);
   if (mark == kManyCopies) {
     if (old != kManyCopies && !shared_.budget.take(kSideEntry)) {
       return false;
     }
-    many_copies_[slot->key] = copies;
+    many_copies_[blocks_.key(position)] = copies;
   } else if (old == kManyCopies) {
-    forget_copies(slot);
+    forget_copies(position);
   }
   if (mark != old) {
-    blocks_.set_mark(slot, mark);
+    blocks_.set_mark(position, mark);
   }
   return true;
 }
 
-void TargetBlocks::forget_copies(const BlockMap::Slot* slot) {
-  if (blocks_.mark(slot) == kManyCopies) {
-    many_copies_.erase(slot->key);
+void TargetBlocks::forget_copies(std::size_t position) {
+  if (blocks_.mark(position) == kManyCopies) {
+    many_copies_.erase(blocks_.key(position));
     shared_.budget.give(kSideEntry);
   }
 }
@@ -106,11 +106,11 @@ void TargetBlocks::lose(SequenceHash sequence, Tier tier) {
   changes_[at] -= shared_.tables[at]->remove(sequence, id_) ? 1 : 0;
 }
 
-void TargetBlocks::lose_all(const BlockMap::Slot* slot) {
-  const TierCopies copies = copies_of(slot);
+void TargetBlocks::lose_all(std::size_t position) {
+  const TierCopies copies = copies_of(position);
   for (std::size_t tier = 0; tier < copies.size(); ++tier) {
     if (copies[tier] > 0) {
-      lose(slot->value, static_cast<Tier>(tier));
+      lose(blocks_.value(position), static_cast<Tier>(tier));
     }
   }
 }
@@ -118,36 +118,36 @@ void TargetBlocks::lose_all(const BlockMap::Slot* slot) {
 bool TargetBlocks::put(EngineHash engine, SequenceHash sequence, Tier tier, std::uint32_t copies) {
   const auto at = static_cast<std::size_t>(tier);
   bool added = false;
-  BlockMap::Slot* const slot = blocks_.find_or_add(engine, added);
-  if (!slot) {
+  const std::size_t position = blocks_.find_or_add(engine, added);
+  if (position == BlockMap::kNone) {
     return false;
   }
   TierCopies now{};
-  if (!added && slot->value != sequence) {
+  if (!added && blocks_.value(position) != sequence) {
     // The engine gave the name to other content, so a removal was lost: believe the newer one.
-    lose_all(slot);
-    forget_copies(slot);
-    blocks_.set_mark(slot, 0);
+    lose_all(position);
+    forget_copies(position);
+    blocks_.set_mark(position, 0);
     ++counts_.renamed;
     added = true;
   } else if (!added) {
-    now = copies_of(slot);
+    now = copies_of(position);
   }
   const bool first = now[at] == 0;
   now[at] = add_saturated(now[at], copies);
-  slot->value = sequence;
+  blocks_.set_value(position, sequence);
   if (first && !gain(sequence, tier)) {
     if (added) {
-      blocks_.erase(slot);
+      blocks_.erase(position);
     }
     return false;
   }
-  if (!set_copies(slot, now)) {
+  if (!set_copies(position, now)) {
     if (first) {
       lose(sequence, tier);
     }
     if (added) {
-      blocks_.erase(slot);
+      blocks_.erase(position);
     }
     return false;
   }
@@ -159,13 +159,13 @@ std::optional<std::size_t> TargetBlocks::store(Tier tier, std::optional<EngineHa
                                                std::span<const StoredBlock> blocks) {
   std::optional<SequenceHash> before;
   if (parent) {
-    const BlockMap::Slot* const slot = blocks_.find(*parent);
-    if (!slot) {
+    const std::size_t position = blocks_.find(*parent);
+    if (position == BlockMap::kNone) {
       ++counts_.unknown_parents;
       counts_.orphans += blocks.size();
       return std::nullopt;
     }
-    before = slot->value;
+    before = blocks_.value(position);
   }
   std::array<SequenceHash, kChunk> sequences;
   std::size_t stored = 0;
@@ -216,28 +216,27 @@ std::size_t TargetBlocks::remove(Tier tier, std::span<const EngineHash> blocks) 
     }
     std::array<std::size_t, kChunk> positions;
     for (std::size_t i = 0; i < chunk.size(); ++i) {
-      const BlockMap::Slot* const slot = blocks_.find(chunk[i]);
-      positions[i] = slot ? blocks_.position(slot) : 0;
-      if (slot) {
-        prefetch_tables(slot->value, tier);
+      positions[i] = blocks_.find(chunk[i]);
+      if (positions[i] != BlockMap::kNone) {
+        prefetch_tables(blocks_.value(positions[i]), tier);
       }
     }
     for (std::size_t i = 0; i < chunk.size(); ++i) {
-      BlockMap::Slot* const slot = blocks_.find_near(chunk[i], positions[i]);
-      TierCopies copies = slot ? copies_of(slot) : TierCopies{};
+      const std::size_t position = blocks_.find_near(chunk[i], positions[i]);
+      TierCopies copies = position != BlockMap::kNone ? copies_of(position) : TierCopies{};
       if (copies[at] == 0) {
         ++counts_.unknown_removals;
         continue;
       }
       ++removed;
       if (--copies[at] == 0) {
-        lose(slot->value, tier);
+        lose(blocks_.value(position), tier);
       }
       if (copies == TierCopies{}) {
-        forget_copies(slot);
-        blocks_.erase(slot);
+        forget_copies(position);
+        blocks_.erase(position);
       } else {
-        set_copies(slot, copies);  // fewer copies need no memory
+        set_copies(position, copies);  // fewer copies need no memory
       }
     }
   }
@@ -250,13 +249,13 @@ void TargetBlocks::clear() {
     const std::size_t end = std::min(start + kChunk, blocks_.capacity());
     const Epochs::Guard guard = shared_.epochs.enter();
     for (std::size_t i = start; i < end; ++i) {
-      if (blocks_.slot(i).key != 0) {
-        prefetch_tables(blocks_.slot(i).value, Tier::Device);
+      if (blocks_.key(i) != 0) {
+        prefetch_tables(blocks_.value(i), Tier::Device);
       }
     }
     for (std::size_t i = start; i < end; ++i) {
-      if (blocks_.slot(i).key != 0) {
-        lose_all(&blocks_.slot(i));
+      if (blocks_.key(i) != 0) {
+        lose_all(i);
       }
     }
   }
@@ -269,9 +268,8 @@ void TargetBlocks::clear() {
 void TargetBlocks::snapshot(std::vector<HeldBlock>& out) const {
   out.reserve(out.size() + blocks_.size());
   for (std::size_t i = 0; i < blocks_.capacity(); ++i) {
-    const BlockMap::Slot& slot = blocks_.slot(i);
-    if (slot.key != 0) {
-      out.push_back({slot.key, slot.value, copies_of(&slot)});
+    if (blocks_.key(i) != 0) {
+      out.push_back({blocks_.key(i), blocks_.value(i), copies_of(i)});
     }
   }
 }

@@ -91,10 +91,10 @@ class TargetBlocks {
   bool put(EngineHash engine, SequenceHash sequence, Tier tier, std::uint32_t copies);
   bool gain(SequenceHash sequence, Tier tier);
   void lose(SequenceHash sequence, Tier tier);
-  void lose_all(const BlockMap::Slot* slot);
-  TierCopies copies_of(const BlockMap::Slot* slot) const;
-  bool set_copies(const BlockMap::Slot* slot, const TierCopies& copies);
-  void forget_copies(const BlockMap::Slot* slot);
+  void lose_all(std::size_t position);
+  TierCopies copies_of(std::size_t position) const;
+  bool set_copies(std::size_t position, const TierCopies& copies);
+  void forget_copies(std::size_t position);
   void prefetch_tables(SequenceHash sequence, Tier tier) const;
 
   TargetId id_;
