@@ -15,6 +15,8 @@ constexpr std::string_view kSaltTag = "dynamo-cache-salt:";
 constexpr int kMaxWarnings = 3;
 /// Cache groups of one engine whose kind is kept.
 constexpr std::size_t kMaxGroups = 256;
+/// Removed blocks handed over at once, apart from the last event's.
+constexpr std::size_t kMostGathered = 1024;
 
 std::string_view without_tag(std::string_view salt) {
   return salt.starts_with(kSaltTag) ? salt.substr(kSaltTag.size()) : salt;
@@ -104,10 +106,12 @@ void EventNormalizer::apply(const EventBatch& batch, EventSink& sink) {
       case EventKind::Removed: removed(batch, event, sink); break;
       case EventKind::Cleared:
         salted_.clear();
+        flush_removed(sink);
         sink.cleared();
         break;
     }
   }
+  flush_removed(sink);
 }
 
 void EventNormalizer::stored(const EventBatch& batch, const Event& event, EventSink& sink) {
@@ -138,6 +142,7 @@ void EventNormalizer::stored(const EventBatch& batch, const Event& event, EventS
   }
   bigram_.store(event.bigram ? 1 : 0, std::memory_order_relaxed);
   add(blocks_stored_, blocks_.size());
+  flush_removed(sink);
   sink.stored(*tier, event.parent, blocks_);
 }
 
@@ -156,7 +161,18 @@ void EventNormalizer::removed(const EventBatch& batch, const Event& event, Event
     }
   }
   add(blocks_removed_, hashes.size());
-  sink.removed(*tier, hashes);
+  if (*tier != removed_tier_ || removed_.size() >= kMostGathered) {
+    flush_removed(sink);
+    removed_tier_ = *tier;
+  }
+  removed_.insert(removed_.end(), hashes.begin(), hashes.end());
+}
+
+void EventNormalizer::flush_removed(EventSink& sink) {
+  if (!removed_.empty()) {
+    sink.removed(removed_tier_, removed_);
+    removed_.clear();
+  }
 }
 
 std::optional<Tier> EventNormalizer::tier_of(const Event& event) {

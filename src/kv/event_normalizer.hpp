@@ -76,7 +76,8 @@ class EventNormalizer {
   /// Nothing is known of the engine yet.
   explicit EventNormalizer(NormalizerOptions options);
 
-  /// Hands the batch's events to `sink` in their order.
+  /// Hands the batch's events to `sink` in their order. Removals in a row are handed over together:
+  /// engines send one event per block, and the index is faster with many at once.
   void apply(const EventBatch& batch, EventSink& sink);
 
   /// Forgets what was learned of the engine: it restarted, or its view is built anew.
@@ -106,6 +107,7 @@ class EventNormalizer {
   void drop(DropReason reason, std::uint64_t count = 1);
   void stored(const EventBatch& batch, const Event& event, EventSink& sink);
   void removed(const EventBatch& batch, const Event& event, EventSink& sink);
+  void flush_removed(EventSink& sink);
   std::optional<Tier> tier_of(const Event& event);
   bool counts(const Event& event);
   bool main_attention(const Event& event);
@@ -132,6 +134,8 @@ class EventNormalizer {
   Counter rank_mismatches_{0};
   // Kept between events for their memory.
   std::vector<StoredBlock> blocks_;
+  std::vector<EngineHash> removed_;  // not handed over yet
+  Tier removed_tier_ = Tier::Device;
   std::vector<ExtraKey> keys_;
   std::vector<std::uint64_t> objects_;
   std::vector<std::uint32_t> window_;

@@ -174,6 +174,27 @@ TEST(EventNormalizer, EventsOfABatchKeepTheirOrder) {
   EXPECT_THAT(order, ElementsAre("stored", "removed", "cleared", "stored"));
 }
 
+TEST(EventNormalizer, RemovalsInARowOfATierPassTogether) {
+  Source source;
+  const std::string one = store({7}, nil());
+  const std::string event = one.substr(batch({}).size() - 1, one.size() - batch({}).size());
+  const auto removed = [](std::initializer_list<std::uint64_t> hashes, const char* medium) {
+    return list({str("BlockRemoved"), numbers(hashes), str(medium)});
+  };
+  const Calls calls =
+      source.apply(batch({removed({1}, "GPU"), removed({2, 3}, "GPU"), removed({4}, "CPU"),
+                          removed({5}, "GPU"), event, removed({7}, "GPU"), removed({7}, "GPU")}));
+  ASSERT_THAT(calls, SizeIs(5));
+  EXPECT_THAT(calls[0].hashes, ElementsAre(1U, 2U, 3U));
+  EXPECT_EQ(calls[1].tier, Tier::Host);
+  EXPECT_THAT(calls[1].hashes, ElementsAre(4U));
+  EXPECT_EQ(calls[2].tier, Tier::Device);
+  EXPECT_THAT(calls[2].hashes, ElementsAre(5U));
+  EXPECT_EQ(calls[3].what, "stored");
+  EXPECT_THAT(calls[4].hashes, ElementsAre(7U, 7U));
+  EXPECT_EQ(source.normalizer.blocks_removed(), 7U);
+}
+
 TEST(EventNormalizer, CopiesPassOneByOne) {
   Source source;
   EXPECT_THAT(source.apply(store({7}, nil())), SizeIs(1));
