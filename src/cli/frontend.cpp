@@ -251,12 +251,27 @@ void Frontend::on_snapshot(const std::shared_ptr<const fleet::Fleet>& fleet) {
   if (loader_) {
     loader_->update(*fleet);  // first, so that a model that becomes known has its files
   }
-  router_.retain(*fleet);
   if (kv_views_) {
     kv_views_->update(fleet, control_.now());  // first, so that a new worker's cache is looked up
   }
+  hand_out(fleet);
+}
+
+// The router follows last: who waits is woken by that and chooses with what its lane knows, so
+// every lane must know the fleet by then. While some lane chooses among the former workers the
+// router follows whoever asks.
+void Frontend::hand_out(const std::shared_ptr<const fleet::Fleet>& fleet) {
+  router_.expect(*fleet);
+  handed_out_ = fleet->generation;
+  const auto lanes_left = std::make_shared<std::size_t>(lanes_.size());
   for (const auto& lane : lanes_) {
-    lane->set_fleet(fleet);
+    lane->set_fleet(fleet, [this, post = poster(), fleet, lanes_left] {
+      post([this, fleet, lanes_left] {
+        if (--*lanes_left == 0 && fleet->generation == handed_out_) {
+          router_.retain(*fleet);
+        }
+      });
+    });
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <latch>
 #include <map>
@@ -58,6 +59,7 @@ class Frontend {
   void start_loader(std::shared_ptr<const chat::ModelAssets> common);
   void on_accept(int fd);
   void on_snapshot(const std::shared_ptr<const fleet::Fleet>& fleet);
+  void hand_out(const std::shared_ptr<const fleet::Fleet>& fleet);
   void set_assets(const std::string& name, const std::shared_ptr<const chat::ModelAssets>& assets);
   engine::TokenId bos_of(std::string_view model) const;
   void start_kv_views();
@@ -76,6 +78,7 @@ class Frontend {
   std::unique_ptr<net::TcpDialer> dialer_;
   std::unique_ptr<fleet::ThreadResolver> resolver_;
   std::unique_ptr<fleet::LiveFleet> fleet_;
+  std::uint64_t handed_out_ = 0;  // generation of the fleet that lanes were given last
   std::unique_ptr<routing::SessionAffinity> sessions_;  // null: sessions are not bound
   std::unique_ptr<routing::KvViews> kv_views_;          // null outside of kv mode
   net::Timer kv_timer_;

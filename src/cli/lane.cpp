@@ -91,9 +91,11 @@ std::size_t Lane::load() const {
          (counters ? counters->connections_open.load(std::memory_order_relaxed) : 0);
 }
 
-void Lane::set_fleet(std::shared_ptr<const fleet::Fleet> fleet) {
-  reactor_.post(
-      [this, fleet = std::move(fleet)]() mutable { service_->set_fleet(std::move(fleet)); });
+void Lane::set_fleet(std::shared_ptr<const fleet::Fleet> fleet, std::function<void()> on_taken) {
+  reactor_.post([this, fleet = std::move(fleet), on_taken = std::move(on_taken)]() mutable {
+    service_->set_fleet(std::move(fleet));
+    on_taken();
+  });
 }
 
 void Lane::set_kv_views(std::shared_ptr<const routing::KvViewMap> views) {

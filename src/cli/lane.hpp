@@ -46,8 +46,9 @@ class Lane {
   void accept(int fd);
   /// Connections open or on their way to the lane.
   std::size_t load() const;
-  /// Hands a new snapshot on.
-  void set_fleet(std::shared_ptr<const fleet::Fleet> fleet);
+  /// Hands a new snapshot on; `on_taken` is called in the lane's thread, which goes by it from then
+  /// on.
+  void set_fleet(std::shared_ptr<const fleet::Fleet> fleet, std::function<void()> on_taken);
   /// Hands what is known of the workers' caches on.
   void set_kv_views(std::shared_ptr<const routing::KvViewMap> views);
   /// Hands the files of a model on; an empty name stands for every model.

@@ -280,6 +280,23 @@ Result<Reservation> Router::choose(const fleet::WorkerSet& set, const RouteReque
   return Reservation(table, std::move(worker), request.rank);
 }
 
+void Router::expect(const fleet::Fleet& fleet) {
+  const std::lock_guard lock(mutex_);
+  learn_thresholds(fleet);
+}
+
+// Under mutex_.
+void Router::learn_thresholds(const fleet::Fleet& fleet) {
+  for (const auto& model : fleet.models) {
+    if (const auto own = model_thresholds_.find(model->files_name());
+        own != model_thresholds_.end()) {
+      for (const auto& set : model->worker_sets) {
+        set_thresholds_[set->id] = own->second;
+      }
+    }
+  }
+}
+
 void Router::retain(const fleet::Fleet& fleet) {
   std::map<std::uint64_t, std::shared_ptr<const fleet::WorkerSet>> sets;
   for (const auto& model : fleet.models) {
@@ -301,14 +318,7 @@ void Router::retain(const fleet::Fleet& fleet) {
     return false;
   });
   set_thresholds_.clear();
-  for (const auto& model : fleet.models) {
-    if (const auto own = model_thresholds_.find(model->files_name());
-        own != model_thresholds_.end()) {
-      for (const auto& set : model->worker_sets) {
-        set_thresholds_[set->id] = own->second;
-      }
-    }
-  }
+  learn_thresholds(fleet);
   retain_kv(sets);
 }
 

@@ -122,10 +122,10 @@ class Router {
   Result<Reservation> choose(const fleet::WorkerSet& set, const RouteRequest& request);
   /// The same in any mode; `route` matters in kv mode only. Further errors there: Overloaded when
   /// all workers that would do, or the named one, are beyond the thresholds; InvalidRequest for a
-  /// rank the named worker does not have and for weights out of range. The set is kept until the
-  /// next choice in it. With a `waiter` the request may have to wait: the reservation is empty
-  /// then, and the waiter is woken when it should choose again, with the same waiter; QueueFull
-  /// when too many wait.
+  /// rank the named worker does not have and for weights out of range. The set is
+  /// kept until the next choice in it. With a `waiter` the request may have to wait: the
+  /// reservation is empty then, and the waiter is woken when it should choose again, with the same
+  /// waiter; QueueFull when too many wait.
   Result<Reservation> choose(const std::shared_ptr<const fleet::WorkerSet>& set,
                              const RouteRequest& request, const KvRoute& route,
                              KvWaiter* waiter = nullptr);
@@ -149,8 +149,13 @@ class Router {
   /// True when some model's thresholds look at what is reported so.
   bool wants_used_blocks() const;
 
+  /// To be told before anybody chooses by this fleet: its new worker sets have their models'
+  /// thresholds then.
+  void expect(const fleet::Fleet& fleet);
   /// Forgets the loads of worker sets and workers that the fleet no longer has; what still runs
-  /// there is forgotten when it ends.
+  /// there is forgotten when it ends. Those who wait choose anew when the fleet has room for them,
+  /// or no longer has their set. To be told when nobody chooses by former fleets any more: a choice
+  /// there would bring what is gone back, and those who were woken for new workers would wait on.
   void retain(const fleet::Fleet& fleet);
   /// Requests in flight at a worker; 0 for unknown ones.
   std::uint32_t in_flight(std::uint64_t worker_id) const;
@@ -170,6 +175,7 @@ class Router {
   std::shared_ptr<LoadTable> table_of(const fleet::WorkerSet& set);
   void put_thresholds(const fleet::Model& model, const BusyThresholds& thresholds);
   BusyThresholds thresholds_of(const fleet::Model& model) const;
+  void learn_thresholds(const fleet::Fleet& fleet);
   std::shared_ptr<KvTable> kv_table_of(const fleet::WorkerSet& set);
   void retain_kv(const std::map<std::uint64_t, std::shared_ptr<const fleet::WorkerSet>>& sets);
   void collect_kv(observe::TextWriter& writer) const;

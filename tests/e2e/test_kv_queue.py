@@ -6,7 +6,7 @@ import threading
 
 import httpx
 import pytest
-from fairlead import wait_until
+from fairlead import CardFolder, wait_until
 from fairlead.launcher import ROOT
 
 FOLDER = str(ROOT / "share/demo")
@@ -71,6 +71,35 @@ def engine(mock_engine):
 
 def start(serve, engine, *flags):
     return serve([engine], "--router-mode", "kv", "--router-queue-threshold", "1", *flags, model_path=FOLDER)
+
+
+def healthy(server):
+    """URLs of the engines in routing."""
+    return {i["endpoint"] for i in server.get("/health").json()["instances"] if i["healthy"]}
+
+
+def wait_healthy(server, *engines):
+    wait_until(lambda: healthy(server) == {engine.url for engine in engines}, 20, f"{len(engines)} engines in routing")
+
+
+@pytest.fixture
+def cards(tmp_path):
+    return CardFolder(tmp_path / "cards")
+
+
+def start_on_cards(serve, cards, engine, *flags):
+    """A frontend with several reactors, whose requests wait, and what keeps its engine busy."""
+    cards.put("a", engine.url)
+    server = serve([], *cards.flags, "--router-mode", "kv", "--router-queue-threshold", "1", "--threads", "4", *flags,
+                   model_path=FOLDER)
+    wait_healthy(server, engine)
+    return server, Held(server, engine)
+
+
+def several_that_wait(server, count=6):
+    requests = [Request(server, number) for number in range(count)]
+    wait_waiting(server, count)
+    return requests
 
 
 def order_of(engine):
@@ -139,6 +168,54 @@ def test_those_who_wait_are_answered_when_the_engine_is_gone(engine, serve):
     wait_waiting(server, 1)
     engine.kill()
     assert request.status() in (502, 503)
+    assert waiting(server) == 0
+    held.let_go()
+
+
+def test_an_idle_engine_that_joins_relieves_those_who_wait(engine, mock_engine, serve, cards):
+    server, held = start_on_cards(serve, cards, engine)
+    requests = several_that_wait(server)
+    idle = mock_engine(*FLAGS, model="demo")
+    cards.put("b", idle.url)
+    assert [request.status() for request in requests] == [200] * len(requests)
+    assert idle.state()["requests_total"] == len(requests)
+    assert engine.state()["requests_total"] == held.requests
+    held.let_go()
+
+
+def test_an_engine_that_is_back_relieves_those_who_wait(engine, mock_engine, serve, cards):
+    server, held = start_on_cards(serve, cards, engine)
+    other = mock_engine(*FLAGS, model="demo")
+    cards.put("b", other.url)
+    wait_healthy(server, engine, other)
+    other.kill()
+    wait_healthy(server, engine)
+    requests = several_that_wait(server)
+    back = mock_engine(*FLAGS, model="demo", listen=other.address)
+    assert [request.status() for request in requests] == [200] * len(requests)
+    assert back.state()["requests_total"] == len(requests)
+    held.let_go()
+
+
+def test_those_who_wait_move_to_the_worker_set_that_takes_over(engine, mock_engine, serve, cards):
+    server, held = start_on_cards(serve, cards, engine)
+    requests = several_that_wait(server)
+    successor = mock_engine(*FLAGS, model="demo")
+    # Another limit makes another worker set, which takes over when the first one is gone.
+    cards.put("b", successor.url, context_length=400)
+    server.process.wait_log(f"engine left out.*endpoint={successor.url}")
+    cards.remove("a")
+    assert [request.status() for request in requests] == [200] * len(requests)
+    assert successor.state()["requests_total"] == len(requests)
+    assert waiting(server) == 0 and server.metrics().value(PREFILL) == 100, "what runs on the former set runs on"
+    held.let_go()
+
+
+def test_those_who_wait_for_a_worker_set_that_is_gone_are_told(engine, serve, cards):
+    server, held = start_on_cards(serve, cards, engine)
+    requests = several_that_wait(server)
+    cards.remove("a")
+    assert [request.status() for request in requests] == [503] * len(requests)
     assert waiting(server) == 0
     held.let_go()
 

@@ -6,6 +6,7 @@
 #include <random>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kv_testing.hpp"
@@ -20,6 +21,14 @@ RouterOptions options(double threshold, std::size_t limit = 100) {
   out.policies = std::make_shared<const PolicyConfig>(
       QueueOptions{.threshold = threshold, .policy = QueuePolicy::Fcfs, .limit = limit});
   out.queue_limit = limit;
+  return out;
+}
+
+fleet::Fleet fleet_of(const std::shared_ptr<const fleet::WorkerSet>& set) {
+  auto model = std::make_shared<fleet::Model>();
+  model->worker_sets = {set};
+  fleet::Fleet out;
+  out.models.push_back(std::move(model));
   return out;
 }
 
@@ -191,6 +200,57 @@ TEST(KvQueue, ANamedWorkerIsWaitedForWhileOthersAreIdle) {
   EXPECT_FALSE(*parked);
   running->release();
   EXPECT_EQ(second.woken, 1);
+}
+
+TEST_F(KvQueueTwoWait, AWorkerThatJoinsRelievesThem) {
+  const auto larger = make_kv_set(2);
+  const fleet::Fleet fleet = fleet_of(larger);
+  router.expect(fleet);
+  EXPECT_EQ(second->woken, 0);
+  router.retain(fleet);
+  ASSERT_EQ(second->woken, 1);
+  auto next = second->choose(router, larger);
+  ASSERT_TRUE(next && *next);
+  EXPECT_EQ(next->worker().id, 101U);
+  EXPECT_EQ(third.woken, 0) << "both are busy now";
+}
+
+TEST(KvQueue, ASetThatIsExpectedHasTheThresholdsOfItsModel) {
+  Router router(options(1));
+  fleet::Model model;
+  model.name = "m";
+  model.worker_sets = {make_kv_set(1)};
+  router.set_thresholds(model, {.active_prefill_tokens = 100});
+  const auto successor = make_kv_set(1);
+  successor->id = 8;
+  fleet::Fleet fleet = fleet_of(successor);
+  auto with_name = std::make_shared<fleet::Model>(*fleet.models[0]);
+  with_name->name = "m";
+  fleet.models[0] = with_name;
+  router.expect(fleet);
+  const KvRoute route{.prompt_tokens = 101, .block_size = 16, .expected_output = {}};
+  const auto first = router.choose(successor, {}, route);
+  ASSERT_TRUE(first && *first);
+  EXPECT_EQ(router.choose(successor, {}, route).error().code, ErrorCode::Overloaded);
+}
+
+TEST_F(KvQueueTwoWait, AWorkerThatIsHealthyAgainRelievesThem) {
+  const auto well = make_kv_set(2);
+  const auto sick = make_kv_set(2);
+  auto down = std::make_shared<fleet::Worker>(*sick->workers[1]);
+  down->healthy = false;
+  sick->workers[1] = down;
+  const auto tell = [&](const std::shared_ptr<const fleet::WorkerSet>& now) {
+    const fleet::Fleet fleet = fleet_of(now);
+    router.expect(fleet);
+    router.retain(fleet);
+  };
+  tell(sick);
+  EXPECT_EQ(second->woken, 0);
+  tell(well);
+  ASSERT_EQ(second->woken, 1);
+  auto next = second->choose(router, well);
+  EXPECT_TRUE(next && *next);
 }
 
 TEST_F(KvQueueTwoWait, ASetThatIsGoneWakesEverybody) {
