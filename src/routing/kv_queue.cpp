@@ -15,6 +15,17 @@ KvWaiter::~KvWaiter() {
   }
 }
 
+// Who may take it, for those who ask while it sleeps.
+void KvWaiter::note(const RouteRequest& request, const KvRoute& route) {
+  worker_id_ = request.worker_id;
+  rank_ = request.rank;
+  bound_ = route.preferred;
+  adapter_ = request.adapter;
+  excluded_.assign(request.excluded.begin(), request.excluded.end());
+  required_taints_.assign(request.required_taints.begin(), request.required_taints.end());
+  allowed_.assign(route.allowed.begin(), route.allowed.end());
+}
+
 void KvTable::open_queue(std::string_view model, std::shared_ptr<const PolicyProfile> profile,
                          std::size_t limit) {
   const std::lock_guard lock(mutex_);
@@ -26,27 +37,35 @@ void KvTable::open_queue(std::string_view model, std::shared_ptr<const PolicyPro
   }
 }
 
-// Targets a request may go to, and how many of them are busy for its class.
-KvTable::Room KvTable::room_for(const PolicyClass& policy_class, const auto& admitted) const {
-  Room room;
-  for (const KvLoads::Target& target : loads_.targets()) {
-    if (!target.routable || target.overloaded || !admitted(target)) {
-      continue;
+// Calls `each(index)` for the targets that a request may go to as things are: where its session is
+// bound, or all that `pick` would weigh when that is not to be had.
+void KvTable::visit_eligible(const RouteRequest& request, const KvRoute& route, const auto& each) {
+  if (route.preferred) {
+    if (const auto bound = preferred(request, route)) {
+      each(*bound);
+      return;
     }
-    ++room.eligible;
-    const fleet::Worker& worker = *loads_.places()[target.slot].worker;
-    room.busy += target_busy(policy_class, target.prefill_tokens, worker.info.max_batched_tokens);
   }
-  return room;
+  const std::vector<bool>* adapter =
+      request.adapter.empty() ? nullptr : &loads_.with_adapter(request.adapter);
+  const auto targets = loads_.targets();
+  for (TargetIndex index = 0; index < targets.size(); ++index) {
+    const KvLoads::Target& target = targets[index];
+    if (!target.overloaded && (!request.worker_id || *request.worker_id == target.worker_id) &&
+        admits(request, route, adapter, target)) {
+      each(index);
+    }
+  }
 }
 
-QueueDemand KvTable::demand_of(const KvWaiter& waiter, const PromptShape& shape) const {
+QueueDemand KvTable::demand_of(const KvWaiter& waiter, const RouteRequest& request,
+                               const KvRoute& route, const PromptShape& shape) {
   std::uint32_t blocks = 0;
-  for (std::size_t i = 0; i < touched_count_; ++i) {
-    const KvLoads::Target& target = loads_.targets()[touched_[i]];
-    if (target.routable && (!waiter.worker_id_ || *waiter.worker_id_ == target.worker_id)) {
-      blocks = std::max(blocks, known_[touched_[i]].cached.total());
-    }
+  if (touched_count_ > 0) {
+    visit_eligible(request, route, [&](TargetIndex index) {
+      const Known& known = known_[index];
+      blocks = std::max(blocks, known.stamp == stamp_ ? known.cached.total() : 0);
+    });
   }
   QueueDemand demand{.prompt_tokens = shape.tokens,
                      .cached_tokens = std::min(shape.tokens, blocks * shape.block_size),
@@ -57,35 +76,51 @@ QueueDemand KvTable::demand_of(const KvWaiter& waiter, const PromptShape& shape)
   return demand;
 }
 
+// Of the targets it may go to, how many there are and how many are busy for its class.
+KvTable::Room KvTable::room_for(const PolicyClass& policy_class, const RouteRequest& request,
+                                const KvRoute& route) {
+  Room room;
+  visit_eligible(request, route, [&](TargetIndex index) {
+    const KvLoads::Target& target = loads_.targets()[index];
+    const fleet::Worker& worker = *loads_.places()[target.slot].worker;
+    ++room.eligible;
+    room.busy += target_busy(policy_class, target.prefill_tokens, worker.info.max_batched_tokens);
+  });
+  return room;
+}
+
+// Whether a request that waits may go now: what `has_to_wait` will say of it if nothing changes.
+bool KvTable::may_go(const KvWaiter& waiter) {
+  const PolicyClass& policy_class = queue_->profile()->classes()[waiter.demand().policy_class];
+  const Room room =
+      room_for(policy_class,
+               {.worker_id = waiter.worker_id_,
+                .excluded = waiter.excluded_,
+                .adapter = waiter.adapter_,
+                .required_taints = waiter.required_taints_,
+                .rank = waiter.rank_},
+               {.expected_output = {}, .preferred = waiter.bound_, .allowed = waiter.allowed_});
+  return !pool_busy(policy_class, room.busy, room.eligible);
+}
+
 // True when the request waits now; under mutex_, after `learn`.
 Result<bool> KvTable::has_to_wait(const PromptShape& shape, const RouteRequest& request,
                                   const KvRoute& route, KvWaiter& waiter) {
-  const bool tried = waiter.state() == QueueEntry::State::Trying;
-  waiter.worker_id_ =
-      route.preferred ? std::optional(route.preferred->worker_id) : request.worker_id;
-  if (!tried) {
-    waiter.required_taints_.assign(request.required_taints.begin(), request.required_taints.end());
+  waiter.note(request, route);
+  if (waiter.state() == QueueEntry::State::Trying) {
+    if (may_go(waiter)) {
+      return false;
+    }
+    queue_->give_back(waiter);
+    let_go();  // it is not asked for this one again: may_go has said so
+    return true;
   }
-  const QueueDemand demand = tried ? waiter.demand() : demand_of(waiter, shape);
+  const QueueDemand demand = demand_of(waiter, request, route, shape);
   const PolicyClass& policy_class = queue_->profile()->classes()[demand.policy_class];
-  std::vector<bool> adapter;
-  if (!request.adapter.empty()) {
-    adapter = loads_.with_adapter(request.adapter);
-  }
-  const Room room = room_for(policy_class, [&](const KvLoads::Target& target) {
-    return (!waiter.worker_id_ || *waiter.worker_id_ == target.worker_id) &&
-           admits(request, route, adapter.empty() ? nullptr : &adapter, target);
-  });
-  const bool behind = !tried && policy_class.queues() && queue_->backlog(demand.policy_class);
+  const Room room = room_for(policy_class, request, route);
+  const bool behind = policy_class.queues() && queue_->backlog(demand.policy_class);
   if (room.eligible == 0 || (!behind && !pool_busy(policy_class, room.busy, room.eligible))) {
     return false;
-  }
-  if (tried) {
-    queue_->give_back(waiter);
-    if (std::exchange(missed_, false)) {
-      let_go();
-    }
-    return true;
   }
   const std::size_t workers = static_cast<std::size_t>(std::ranges::count_if(
       loads_.places(), [](const KvLoads::Place& place) { return place.worker != nullptr; }));
@@ -98,24 +133,13 @@ Result<bool> KvTable::has_to_wait(const PromptShape& shape, const RouteRequest& 
 }
 
 // Lets the request whose turn it is choose again, one at a time: the next one goes when that one is
-// booked or gone. Under mutex_, whenever there may be room.
+// booked, gone or back in its place. Under mutex_, whenever there may be room.
 void KvTable::let_go() {
-  if (!queue_ || queue_->size() == 0) {
+  if (!queue_ || queue_->size() == 0 || queue_->trying() > 0) {
     return;
   }
-  if (queue_->trying() > 0) {
-    missed_ = true;
-    return;
-  }
-  QueueEntry* const entry = queue_->next([this](const QueueEntry& first) {
-    const auto& waiter = static_cast<const KvWaiter&>(first);
-    const PolicyClass& policy_class = queue_->profile()->classes()[first.demand().policy_class];
-    const Room room = room_for(policy_class, [&](const KvLoads::Target& target) {
-      return (!waiter.worker_id_ || *waiter.worker_id_ == target.worker_id) &&
-             loads_.places()[target.slot].worker->has_taints(waiter.required_taints_);
-    });
-    return !pool_busy(policy_class, room.busy, room.eligible);
-  });
+  QueueEntry* const entry = queue_->next(
+      [this](const QueueEntry& first) { return may_go(static_cast<const KvWaiter&>(first)); });
   if (entry) {
     static_cast<KvWaiter*>(entry)->wake_();
   }

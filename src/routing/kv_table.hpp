@@ -116,8 +116,11 @@ class KvTable : public std::enable_shared_from_this<KvTable> {
     std::size_t busy = 0;
   };
 
-  Room room_for(const PolicyClass& policy_class, const auto& admitted) const;
-  QueueDemand demand_of(const KvWaiter& waiter, const PromptShape& shape) const;
+  void visit_eligible(const RouteRequest& request, const KvRoute& route, const auto& each);
+  Room room_for(const PolicyClass& policy_class, const RouteRequest& request, const KvRoute& route);
+  QueueDemand demand_of(const KvWaiter& waiter, const RouteRequest& request, const KvRoute& route,
+                        const PromptShape& shape);
+  bool may_go(const KvWaiter& waiter);
   Result<bool> has_to_wait(const PromptShape& shape, const RouteRequest& request,
                            const KvRoute& route, KvWaiter& waiter);
   void leave_other(KvWaiter& waiter) const;
@@ -152,7 +155,6 @@ class KvTable : public std::enable_shared_from_this<KvTable> {
   KvLoads loads_;                                 // what follows is guarded by mutex_
   std::shared_ptr<const fleet::WorkerSet> seen_;  // whose workers the loads list
   std::unique_ptr<AdmissionQueue> queue_;         // null: nobody waits
-  bool missed_ = false;                           // there was room while somebody was tried
   std::string queue_model_;
   std::vector<WaitTimes> waited_;  // by policy class
   PickCounts picks_{};

@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "routing/admission_queue.hpp"
+#include "routing/kv_route.hpp"
 
 namespace fairlead::routing {
 
 class KvTable;
+struct RouteRequest;
 
 /// What a request says about its place in the queue.
 struct QueueHints {
@@ -42,15 +44,22 @@ class KvWaiter : private QueueEntry {
 
  private:
   friend class KvTable;
+  void note(const RouteRequest& request, const KvRoute& route);
 
   std::string model_;
   QueueHints hints_;
   AdmissionQueue::Clock::time_point arrival_;
   AdmissionQueue::Clock::time_point queued_at_;  // since when it waits, while it does
   std::function<void()> wake_;
-  std::optional<std::uint64_t> worker_id_;  // the only one it may go to
-  std::vector<std::string> required_taints_;
   std::shared_ptr<KvTable> table_;  // whose queue it was in
+  // See RouteRequest and KvRoute, as it asked last.
+  std::optional<std::uint64_t> worker_id_;
+  std::optional<std::uint32_t> rank_;
+  std::optional<TargetRef> bound_;
+  std::string adapter_;
+  std::vector<std::uint64_t> excluded_;
+  std::vector<std::string> required_taints_;
+  std::vector<std::uint64_t> allowed_;
 };
 
 }  // namespace fairlead::routing

@@ -22,14 +22,15 @@ def prompt(number, tokens=100):
 class Held:
     """A request whose prompt is never computed, until its client leaves."""
 
-    def __init__(self, server, engine):
+    def __init__(self, server, engine, headers=None, booked=100):
         engine.set_faults("stall-open")
         body = json.dumps({"model": "demo", "prompt": prompt(77), "max_tokens": 1})
         host, port = server.http.rsplit(":", 1)
         self._socket = socket.create_connection((host, int(port)), 10)
-        self._socket.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        lines = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
+        self._socket.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{lines}"
                              f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
-        server.wait_metric(PREFILL, 100)
+        server.wait_metric(PREFILL, booked)
         self.requests = engine.state()["requests_total"]
         engine.set_faults()
 
@@ -250,6 +251,30 @@ policy_classes:
     assert express.status() == 200  # its class makes nobody wait
     held.let_go()
     assert request.status() == 200
+
+
+def test_who_waits_for_one_rank_holds_no_other_class(mock_engine, serve, tmp_path):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("""
+default_policy_family: standard
+uncached_isl_buckets: [{min_tokens: 0, bucket: all}]
+policy_classes:
+  - {name: usual, policy_family: standard, cache_bucket: all, quantum: 100, prefill_busy_threshold: 50}
+  - {name: other, quantum: 100, prefill_busy_threshold: 50}
+""")
+    engine = mock_engine(*FLAGS, "--data-parallel-size", "2", model="demo")
+    server = serve([engine], "--router-mode", "kv", "--router-policy-config", policy, model_path=FOLDER)
+    ranks = [{"x-dynamo-dp-rank": str(rank)} for rank in range(2)]
+    held = [Held(server, engine, rank, 100 * count) for count, rank in enumerate(ranks, 1)]
+    picky = Request(server, 1, ranks[0])
+    wait_waiting(server, 1)
+    easy = Request(server, 2, {"x-dynamo-meta-policy-class": "other"})
+    wait_waiting(server, 2)
+    held[1].let_go()
+    assert easy.status() == 200
+    assert waiting(server) == 1
+    held[0].let_go()
+    assert picky.status() == 200
 
 
 def test_a_bad_policy_file_is_one_line(launcher, tmp_path):
