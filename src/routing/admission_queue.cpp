@@ -87,7 +87,6 @@ Result<> AdmissionQueue::add(QueueEntry& entry, const QueueDemand& demand,
   entry.sequence_ = added_++;
   ++size_;
   ++to.load.requests;
-  ++to.load.added;
   to.load.prompt_tokens += entry.demand_.prompt_tokens;
   to.load.cached_tokens += entry.demand_.cached_tokens;
   push(to, entry);

@@ -109,7 +109,6 @@ class AdmissionQueue {
     std::size_t trying = 0;           ///< Of them, those being tried.
     std::uint64_t prompt_tokens = 0;  ///< Of all.
     std::uint64_t cached_tokens = 0;  ///< Of all.
-    std::uint64_t added = 0;          ///< Entries, ever.
     /// Entries refused, ever, by the limit they met.
     std::array<std::uint64_t, static_cast<std::size_t>(QueueLimit::kCount)> refused{};
   };

@@ -32,6 +32,7 @@ void KvTable::open_queue(std::string_view model, std::shared_ptr<const PolicyPro
   if (!queue_) {
     queue_model_ = model;
     waited_.resize(profile->classes().size());
+    queued_.resize(profile->classes().size());
     queue_ =
         std::make_unique<AdmissionQueue>(std::move(profile), limit, AdmissionQueue::Clock::now());
   }
@@ -127,6 +128,7 @@ Result<bool> KvTable::has_to_wait(const PromptShape& shape, const RouteRequest& 
   if (Result<> added = queue_->add(waiter, demand, waiter.arrival_, workers); !added) {
     return std::unexpected(std::move(added.error()));
   }
+  queued_[demand.policy_class] += std::exchange(waiter.counted_, true) ? 0 : 1;
   waiter.queued_at_ = AdmissionQueue::Clock::now();
   waiter.table_ = shared_from_this();
   return true;
@@ -184,7 +186,7 @@ QueueStats KvTable::queue_stats() const {
     for (std::size_t i = 0; i < waited_.size(); ++i) {
       const AdmissionQueue::Load& load = queue_->load(i);
       out.classes.push_back({.waiting = load.requests,
-                             .queued = load.added,
+                             .queued = queued_[i],
                              .refused = load.refused,
                              .waited = waited_[i]});
     }

@@ -156,7 +156,8 @@ class KvTable : public std::enable_shared_from_this<KvTable> {
   std::shared_ptr<const fleet::WorkerSet> seen_;  // whose workers the loads list
   std::unique_ptr<AdmissionQueue> queue_;         // null: nobody waits
   std::string queue_model_;
-  std::vector<WaitTimes> waited_;  // by policy class
+  std::vector<WaitTimes> waited_;      // by policy class
+  std::vector<std::uint64_t> queued_;  // likewise: requests that had to wait
   PickCounts picks_{};
   std::mt19937_64 random_;
   // Scratch of one choice.

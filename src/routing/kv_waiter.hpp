@@ -51,6 +51,7 @@ class KvWaiter : private QueueEntry {
   AdmissionQueue::Clock::time_point arrival_;
   AdmissionQueue::Clock::time_point queued_at_;  // since when it waits, while it does
   std::function<void()> wake_;
+  bool counted_ = false;            // among those that had to wait: once, whatever happens
   std::shared_ptr<KvTable> table_;  // whose queue it was in
   // See RouteRequest and KvRoute, as it asked last.
   std::optional<std::uint64_t> worker_id_;

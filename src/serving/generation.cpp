@@ -54,8 +54,8 @@ class Generation::Choice final : public engine::TokenSink {
         co_await place_->turn();
         booked = choose(excluded);
       }
-      place_.reset();
       if (!booked) {
+        place_.reset();
         // When others were tried before, what happened there says more than an empty fleet.
         owner_.fail_all(last_error && booked.error().code == ErrorCode::NoWorkers ? *last_error
                                                                                   : booked.error());
@@ -342,7 +342,7 @@ class Generation::Choice final : public engine::TokenSink {
   std::optional<Error> error_;
   net::Event event_;
   net::TimePoint last_message_;
-  std::unique_ptr<WaitingPlace> place_;  // while it waits for a worker
+  std::unique_ptr<WaitingPlace> place_;  // in the queue; the same in all attempts
   BookedWorker booked_;                  // of the current attempt
   fleet::Activity::Request activity_;
   std::shared_ptr<engine::EngineClient> client_;  // before the stream, which uses it to the end

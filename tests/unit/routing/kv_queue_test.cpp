@@ -259,6 +259,22 @@ TEST_F(KvQueueTwoWait, AWorkerThatIsHealthyAgainRelievesThem) {
   EXPECT_TRUE(next && *next);
 }
 
+TEST_F(KvQueueTwoWait, WhoHasToWaitAgainIsCountedOnce) {
+  running.release();
+  auto next = second->choose(router, set);
+  ASSERT_TRUE(next && *next);
+  // Its worker failed it before it answered: it chooses anew with the same place.
+  auto taken = router.choose(
+      set, {}, {.prompt_tokens = 10'000, .block_size = 16, .expected_output = {}}, nullptr);
+  ASSERT_TRUE(taken && *taken);
+  next->release();
+  next = second->choose(router, set);
+  ASSERT_TRUE(next);
+  EXPECT_FALSE(*next);
+  EXPECT_EQ(metric(router, "p_router_queue_pending_requests{worker_type=\"decode\"}"), 2);
+  EXPECT_EQ(metric(router, "p_router_queued_requests_total{worker_type=\"decode\"}"), 2);
+}
+
 TEST_F(KvQueueTwoWait, ASetThatIsGoneWakesEverybody) {
   router.retain(fleet::Fleet{});
   EXPECT_EQ(second->woken, 1);
