@@ -251,8 +251,9 @@ class Generation::Choice final : public engine::TokenSink {
   Result<BookedWorker> choose(const std::vector<std::uint64_t>& excluded) {
     // Later attempts look at the newest fleet: the snapshot of the request may list the dead.
     Service& service = owner_.service_;
-    const auto set = choose_set(service, owner_.spec_.model->name, owner_.spec_.worker_id,
-                                owner_.spec_.constraints.required_taints, request_);
+    const auto set =
+        choose_set(service, owner_.spec_.model->name, owner_.spec_.worker_id, owner_.spec_.session,
+                   owner_.spec_.constraints.required_taints, request_);
     if (!set) {
       return std::unexpected(set.error());
     }

@@ -30,7 +30,7 @@ void log_choice(const engine::GenerateRequest& request, const routing::KvDecisio
 // Where a session is bound; a worker that left is forgotten.
 std::optional<routing::TargetRef> bound_target(Service& service, std::string_view session,
                                                net::TimePoint now) {
-  routing::SessionAffinity* const sessions = service.sessions();
+  routing::SessionAffinity* const sessions = session.empty() ? nullptr : service.sessions();
   auto target = sessions ? sessions->find(session, now) : std::nullopt;
   if (target && !service.worker(target->worker_id)) {
     sessions->forget_worker(target->worker_id);
@@ -132,18 +132,25 @@ void SessionHold::end(bool failed) {
 Result<std::shared_ptr<const fleet::WorkerSet>> choose_set(Service& service,
                                                            const std::string& model,
                                                            std::optional<std::uint64_t> worker_id,
+                                                           std::string_view session,
                                                            std::span<const std::string> taints,
                                                            const engine::GenerateRequest& request) {
   const ServedModel* const served = service.served()->find(model);
   if (!served) {
     return fail(ErrorCode::NoWorkers, fmt::format("model `{}` has no workers", model));
   }
-  return fleet::select_worker_set(*served->model,
-                                  {.required = engine::required_capabilities(request),
-                                   .worker_id = worker_id,
-                                   .required_taints = taints,
-                                   .enforce = service.options().enforce_capabilities},
-                                  service.draw());
+  fleet::SelectRequest wanted{.required = engine::required_capabilities(request),
+                              .worker_id = worker_id,
+                              .required_taints = taints,
+                              .enforce = service.options().enforce_capabilities};
+  if (const auto bound = bound_target(service, session, net::Reactor::current()->now())) {
+    wanted.worker_id = bound->worker_id;
+    if (auto set = fleet::select_worker_set(*served->model, wanted, service.draw())) {
+      return set;
+    }
+    wanted.worker_id = worker_id;
+  }
+  return fleet::select_worker_set(*served->model, wanted, service.draw());
 }
 
 Result<BookedWorker> choose_worker(Service& service,

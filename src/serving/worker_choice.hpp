@@ -42,12 +42,13 @@ class SessionHold {
   std::string session_;
 };
 
-/// The worker set of a model's newest snapshot that a request goes to; `taints` are those it
-/// requires. Errors: NoWorkers, and those
-/// of fleet::select_worker_set.
+/// The worker set of a model's newest snapshot that a request goes to: where its session is bound
+/// if that worker is usable, else where the named worker is. `taints` are those it requires.
+/// Errors: NoWorkers, and those of fleet::select_worker_set.
 Result<std::shared_ptr<const fleet::WorkerSet>> choose_set(Service& service,
                                                            const std::string& model,
                                                            std::optional<std::uint64_t> worker_id,
+                                                           std::string_view session,
                                                            std::span<const std::string> taints,
                                                            const engine::GenerateRequest& request);
 

@@ -105,6 +105,14 @@ def test_pins_and_sessions_are_explained(mock_engine, serve):
         for path in ("/v1/route", "/v1/completions"):
             refused = server.post(path, {"model": "demo", "prompt": prompt(1)}, headers=headers)
             assert refused.status_code == status, (path, headers, refused.text)
+            assert refused.json()["error"]["param"] == ("x-dynamo-dp-rank" if status == 400 else None)
+    # The binding beats whatever worker is named, one that is gone as well.
+    for named in ("5", str(one), str(two)):
+        headers = {**session, "x-dynamo-worker-instance-id": named}
+        choice = explain(server, prompt(3), headers)
+        assert (choice["worker_id"], choice["dp_rank"], choice["reason"]) == (*bound[:2], "affinity"), named
+        complete(server, prompt(4), headers)
+    assert server.metrics().value("fairlead_frontend_router_picks_total", reason="affinity") == 3
 
 
 def test_a_large_prompt_is_explained(mock_engine, serve):

@@ -177,7 +177,7 @@ Result<std::string> RouteHandler::explain(serving::GenerationSpec spec) const {
   for (std::size_t i = 0; i < spec.prompts.size(); ++i) {
     engine::GenerateRequest& request = spec.request;
     request.prompt = std::move(spec.prompts[i]);
-    const auto set = serving::choose_set(service_, spec.model->name, spec.worker_id,
+    const auto set = serving::choose_set(service_, spec.model->name, spec.worker_id, spec.session,
                                          spec.constraints.required_taints, request);
     if (!set) {
       return std::unexpected(set.error());
