@@ -164,6 +164,17 @@ std::optional<TargetIndex> KvTable::by_order(const KvRouterConfig& config,
   return best.target;
 }
 
+// Whether some worker of the set has the rank, usable or not.
+bool KvTable::has_rank(std::uint32_t rank) const {
+  const auto places = loads_.places();
+  for (std::uint32_t slot = 0; slot < places.size(); ++slot) {
+    if (loads_.find(slot, rank)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 Result<TargetIndex> KvTable::by_scan(const KvRouterConfig& config, const PromptShape& shape,
                                      const RouteRequest& request, const KvRoute& route) {
   const std::vector<bool>* adapter =
@@ -191,6 +202,10 @@ Result<TargetIndex> KvTable::by_scan(const KvRouterConfig& config, const PromptS
     }
   }
   if (weighed_.empty()) {
+    if (request.rank && !has_rank(*request.rank)) {
+      return fail(ErrorCode::InvalidRequest, fmt::format("no worker has rank {}", *request.rank),
+                  "x-dynamo-dp-rank");
+    }
     return busy ? fail(ErrorCode::Overloaded, "all workers are busy")
                 : fail(ErrorCode::NoWorkers,
                        fmt::format("none of {} workers is usable{}", seen_->workers.size(),

@@ -46,8 +46,8 @@ class KvTable : public std::enable_shared_from_this<KvTable> {
   /// Chooses; and books when `book`. With a `waiter`, and once there is a queue, the request waits
   /// while all targets it may go to are busy: nothing is picked then, and the waiter is woken when
   /// it should choose again. Errors: NoWorkers, Overloaded when some target would do but for the
-  /// thresholds, QueueFull, InvalidRequest for a rank the named worker does not have or weights out
-  /// of range.
+  /// thresholds, QueueFull, InvalidRequest for a rank that the named worker, or no worker at all,
+  /// has, or weights out of range.
   Result<Picked> choose(const std::shared_ptr<const fleet::WorkerSet>& set,
                         const RouteRequest& request, const KvRoute& route, bool book,
                         KvWaiter* waiter = nullptr);
@@ -144,6 +144,7 @@ class KvTable : public std::enable_shared_from_this<KvTable> {
                              const RouteRequest& request, const KvRoute& route);
   std::optional<TargetIndex> preferred(const RouteRequest& request, const KvRoute& route);
   std::optional<TargetIndex> by_order(const KvRouterConfig& config, const PromptShape& shape);
+  bool has_rank(std::uint32_t rank) const;
   Result<TargetIndex> by_scan(const KvRouterConfig& config, const PromptShape& shape,
                               const RouteRequest& request, const KvRoute& route);
   TargetIndex cheapest();

@@ -122,7 +122,7 @@ class Router {
   Result<Reservation> choose(const fleet::WorkerSet& set, const RouteRequest& request);
   /// The same in any mode; `route` matters in kv mode only. Further errors there: Overloaded when
   /// all workers that would do, or the named one, are beyond the thresholds; InvalidRequest for a
-  /// rank the named worker does not have and for weights out of range. The set is
+  /// rank that the named worker, or no worker at all, has and for weights out of range. The set is
   /// kept until the next choice in it. With a `waiter` the request may have to wait: the
   /// reservation is empty then, and the waiter is woken when it should choose again, with the same
   /// waiter; QueueFull when too many wait.

@@ -101,7 +101,8 @@ def test_pins_and_sessions_are_explained(mock_engine, serve):
     choice = explain(server, prompt(3), session)
     assert (choice["worker_id"], choice["dp_rank"], choice["reason"]) == (*bound[:2], "affinity")
     for headers, status in [({"x-dynamo-worker-instance-id": "5"}, 503),
-                            ({"x-dynamo-worker-instance-id": str(one), "x-dynamo-dp-rank": "9"}, 400)]:
+                            ({"x-dynamo-worker-instance-id": str(one), "x-dynamo-dp-rank": "9"}, 400),
+                            ({"x-dynamo-dp-rank": "9"}, 400)]:
         for path in ("/v1/route", "/v1/completions"):
             refused = server.post(path, {"model": "demo", "prompt": prompt(1)}, headers=headers)
             assert refused.status_code == status, (path, headers, refused.text)

@@ -171,6 +171,10 @@ TEST_F(KvRouterTest, PinsAreCheckedAndNeverRerouted) {
                 .error()
                 .code,
             ErrorCode::InvalidRequest);
+  const auto nobodys =
+      choose(route(prompt), {.worker_id = {}, .excluded = {}, .adapter = {}, .rank = 2});
+  EXPECT_EQ(nobodys.error().code, ErrorCode::InvalidRequest);
+  EXPECT_EQ(nobodys.error().param, "x-dynamo-dp-rank");
   EXPECT_EQ(choose(route(prompt), {.worker_id = 9, .excluded = {}, .adapter = {}}).error().code,
             ErrorCode::NoWorkers);
   const std::vector<std::uint64_t> excluded{101};
