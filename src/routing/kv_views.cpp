@@ -329,6 +329,12 @@ TargetState KvViews::state_of(Set& set, Target& target, TimePoint now) {
   const kv::SourceStatus status = target.subscription->status();
   const TargetState state = routing::state_of(status.state, status.usable);
   set.bigram |= target.subscription->normalizer().bigram().value_or(false);
+  if (target.writer->counters().full.get() > 0 && !std::exchange(set.warned_memory, true)) {
+    log::warn(
+        "worker_{} dp_rank={}: the index of its worker set has reached {} MiB; what does not fit "
+        "counts as not cached; --router-index-limit-mb allows more",
+        target.place.worker_id, target.place.rank, options_.index_bytes >> 20U);
+  }
   const CacheScore score = set.caches->truth.score(target.id);
   if (state == TargetState::NoEvents && now - target.since > kSilence && score.requests > 0 &&
       target.warned == Target::Warned::Nothing) {

@@ -47,6 +47,7 @@ struct KvViews::Set {
   std::uint32_t block_size = 0;      ///< As its engines' first events have it; 0 = not needed, or
                                      ///< not known yet.
   bool warned_full = false;
+  bool warned_memory = false;
   std::vector<std::unique_ptr<Target>> targets;  ///< By worker and rank.
   std::shared_ptr<const KvSetView> view;         ///< As published.
 
