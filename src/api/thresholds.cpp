@@ -61,7 +61,7 @@ std::optional<std::optional<std::int64_t>> take_tokens(JsonReader& reader, std::
 
 void write_optional(json::Writer& writer, std::string_view key, std::optional<double> value) {
   writer.key(key);
-  value ? writer.number(*value) : writer.null();
+  value ? writer.number(*value == 0 ? 0 : *value) : writer.null();  // without a sign
 }
 
 void write_thresholds(json::Writer& writer, std::string_view model,

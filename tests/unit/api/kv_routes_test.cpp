@@ -197,6 +197,10 @@ TEST_F(KvRoutesTest, ThresholdsAreReadAndChangedOneByOne) {
             R"({"model":"demo","active_decode_blocks_threshold":null,)"
             R"("active_prefill_tokens_threshold":7,"active_prefill_tokens_threshold_frac":1.5})");
   EXPECT_EQ(post(std::string(kPath), R"({"model":"demo"})").status, 200);
+  EXPECT_THAT(
+      post(std::string(kPath), R"({"model":"demo","active_decode_blocks_threshold":-0.0})").body,
+      HasSubstr(R"("active_decode_blocks_threshold":0.0,)"));
+  post(std::string(kPath), R"({"model":"demo","active_decode_blocks_threshold":null})");
   EXPECT_EQ(all(),
             R"({"thresholds":[{"model":"demo","active_decode_blocks_threshold":null,)"
             R"("active_prefill_tokens_threshold":7,"active_prefill_tokens_threshold_frac":1.5}]})");
