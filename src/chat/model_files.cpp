@@ -50,7 +50,12 @@ bool is_hub_name(std::string_view path) {
          path.front() != '.' && path.find("..") == std::string_view::npos;
 }
 
+// Empty when it is no file; a pipe must not block.
 std::string first_line(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) {
+    return {};
+  }
   std::ifstream in(file);
   std::string line;
   std::getline(in, line);

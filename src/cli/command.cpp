@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -124,6 +127,22 @@ int report(std::string_view command, const Error& error) {
 
 namespace {
 
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) {
+      close(fd_);
+    }
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
 /// Opening and reading a device may do things; the null device does not.
 bool is_readable_kind(const struct stat& file) {
   return S_ISREG(file.st_mode) || S_ISFIFO(file.st_mode) ||
@@ -132,7 +151,8 @@ bool is_readable_kind(const struct stat& file) {
 
 }  // namespace
 
-Result<std::string> read_file(const std::string& path, std::size_t max_bytes) {
+Result<std::string> read_file(const std::string& path, std::size_t max_bytes,
+                              std::chrono::milliseconds patience) {
   const auto refuse = [&](std::string_view reason) {
     return fail(ErrorCode::InvalidRequest, fmt::format("cannot read `{}`: {}", path, reason));
   };
@@ -143,22 +163,30 @@ Result<std::string> read_file(const std::string& path, std::size_t max_bytes) {
   if (!is_readable_kind(found)) {
     return refuse("it is neither a regular file nor a pipe");
   }
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"),
-                                                             &std::fclose);
-  if (!file) {
+  // Opening a pipe that nobody writes to would block, and so would reading.
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (file.get() < 0) {
     return refuse(std::strerror(errno));
   }
   std::string text;
   std::array<char, 16384> buffer;
-  std::size_t got = 0;
-  while ((got = std::fread(buffer.data(), 1, buffer.size(), file.get())) > 0) {
-    text.append(buffer.data(), got);
+  while (true) {
+    pollfd readable{.fd = file.get(), .events = POLLIN, .revents = 0};
+    if (S_ISFIFO(found.st_mode) && poll(&readable, 1, static_cast<int>(patience.count())) == 0) {
+      return refuse(fmt::format("nothing came out of the pipe for {} s",
+                                std::chrono::duration<double>(patience).count()));
+    }
+    const ssize_t got = read(file.get(), buffer.data(), buffer.size());
+    if (got < 0 && errno != EINTR && errno != EAGAIN) {
+      return refuse(std::strerror(errno));
+    }
+    if (got == 0) {
+      break;
+    }
+    text.append(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
     if (text.size() > max_bytes) {
       return refuse(fmt::format("it is longer than {} bytes", max_bytes));
     }
-  }
-  if (std::ferror(file.get()) != 0) {
-    return refuse(std::strerror(errno));
   }
   return text;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,7 +42,9 @@ int report(std::string_view command, const Error& error);
 inline constexpr std::size_t kMaxFileBytes = std::size_t{16} << 20;
 
 /// Reads a whole file or pipe of at most `max_bytes`; other things, folders and devices, are
-/// refused, only the null device is an empty file. The error names the file and the reason.
-Result<std::string> read_file(const std::string& path, std::size_t max_bytes = kMaxFileBytes);
+/// refused, only the null device is an empty file. A pipe that is silent, or that nobody writes to,
+/// for longer than `patience` is refused, too. The error names the file and the reason.
+Result<std::string> read_file(const std::string& path, std::size_t max_bytes = kMaxFileBytes,
+                              std::chrono::milliseconds patience = std::chrono::seconds(10));
 
 }  // namespace fairlead::cli

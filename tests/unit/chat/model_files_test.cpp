@@ -1,6 +1,7 @@
 #include "chat/model_files.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 
@@ -152,6 +153,11 @@ TEST(ModelFiles, NamesAreLookedUpInTheHuggingFaceCache) {
   EXPECT_EQ(*folder, cache.path() / "models--org--name/snapshots/abc");
   EXPECT_EQ(find_model_folder("plain").value(), cache.path() / "models--plain/snapshots/only");
   EXPECT_NE(error_of({"org/torn"}).find("refs/main names no snapshot"), std::string::npos);
+  cache.write_tokenizer("models--org--piped/snapshots/only/tokenizer.json")
+      .write("models--org--piped/refs/other", "only\n");
+  ASSERT_EQ(mkfifo((cache.path() / "models--org--piped/refs/main").c_str(), 0600), 0);
+  EXPECT_EQ(find_model_folder("org/piped").value(),
+            cache.path() / "models--org--piped/snapshots/only");
   EXPECT_EQ(error_of({"org/absent"}),
             "no model `org/absent`: neither a folder nor in the Hugging Face cache " +
                 cache.path().string());

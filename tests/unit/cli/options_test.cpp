@@ -1,12 +1,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <fstream>
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cli/arguments.hpp"
@@ -440,6 +443,15 @@ TEST(ReadFile, TakesBoundedFilesAndPipesOnly) {
   EXPECT_EQ(read_file("/dev/fd/" + std::to_string(ends[0])), "abc");
   close(ends[0]);
   EXPECT_EQ(read_file("/dev/null"), "");
+  const std::string fifo = path + "_pipe";
+  unlink(fifo.c_str());
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_THAT(read_file(fifo, 5, std::chrono::milliseconds(1)).error().message,
+              HasSubstr("nothing came out of the pipe for 0.001 s"));
+  std::thread writer([&] { std::ofstream(fifo) << "late"; });
+  EXPECT_EQ(read_file(fifo), "late");
+  writer.join();
+  ASSERT_EQ(unlink(fifo.c_str()), 0);
   for (const std::string& other : {std::string("/dev/zero"), ::testing::TempDir()}) {
     const auto refused = read_file(other);
     ASSERT_FALSE(refused) << other;
