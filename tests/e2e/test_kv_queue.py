@@ -23,15 +23,15 @@ def prompt(number, tokens=100):
 class Held:
     """A request whose prompt is never computed, until its client leaves."""
 
-    def __init__(self, server, engine, headers=None, booked=100):
+    def __init__(self, server, engine, headers=None, tokens=100, booked=None):
         engine.set_faults("stall-open")
-        body = json.dumps({"model": "demo", "prompt": prompt(77), "max_tokens": 1})
+        body = json.dumps({"model": "demo", "prompt": prompt(77, tokens), "max_tokens": 1})
         host, port = server.http.rsplit(":", 1)
         self._socket = socket.create_connection((host, int(port)), 10)
         lines = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         self._socket.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{lines}"
                              f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
-        server.wait_metric(PREFILL, booked)
+        server.wait_metric(PREFILL, booked or tokens)
         self.requests = engine.state()["requests_total"]
         engine.set_faults()
 
@@ -266,7 +266,7 @@ policy_classes:
     engine = mock_engine(*FLAGS, "--data-parallel-size", "2", model="demo")
     server = serve([engine], "--router-mode", "kv", "--router-policy-config", policy, model_path=FOLDER)
     ranks = [{"x-dynamo-dp-rank": str(rank)} for rank in range(2)]
-    held = [Held(server, engine, rank, 100 * count) for count, rank in enumerate(ranks, 1)]
+    held = [Held(server, engine, rank, booked=100 * count) for count, rank in enumerate(ranks, 1)]
     picky = Request(server, 1, ranks[0])
     wait_waiting(server, 1)
     easy = Request(server, 2, {"x-dynamo-meta-policy-class": "other"})
@@ -276,6 +276,50 @@ policy_classes:
     assert waiting(server) == 1
     held[0].let_go()
     assert picky.status() == 200
+
+
+def worker_names(server, *engines):
+    """Headers that name each engine."""
+    wait_healthy(server, *engines)
+    ids = {i["endpoint"]: i["worker_id"] for i in server.get("/health").json()["instances"]}
+    return [{"x-dynamo-worker-instance-id": str(ids[engine.url])} for engine in engines]
+
+
+def test_a_session_whose_worker_is_overloaded_waits_like_others(mock_engine, serve):
+    home, other = engines = [mock_engine(*FLAGS, model="demo") for _ in range(2)]
+    server = serve(engines, "--router-mode", "kv", "--router-queue-threshold", "1", "--router-session-affinity-ttl-secs",
+                   "600", "--active-prefill-tokens-threshold", "150", model_path=FOLDER)
+    name_home, name_other = worker_names(server, home, other)
+    session = {"x-dynamo-session-id": "chat-1"}
+    assert Request(server, 0, {**session, **name_home}).status() == 200
+    overloaded = Held(server, home, name_home, tokens=200)
+    busy = Held(server, other, name_other, booked=300)
+    requests = [Request(server, 1)]
+    wait_waiting(server, 1)
+    requests.append(Request(server, 2, session))
+    wait_waiting(server, 2)
+    busy.let_go()
+    assert [request.status() for request in requests] == [200] * 2
+    ids = [request.answer.json()["id"].removeprefix("cmpl-") for request in requests]
+    assert order_of(other)[-2:] == ids
+    overloaded.let_go()
+
+
+def test_who_waits_again_after_a_failure_is_counted_once(mock_engine, serve):
+    first, second = engines = [mock_engine(*FLAGS, model="demo") for _ in range(2)]
+    server = serve(engines, "--router-mode", "kv", "--router-queue-threshold", "1", model_path=FOLDER)
+    names = worker_names(server, first, second)
+    held = [Held(server, first, names[0]), Held(server, second, names[1], booked=200)]
+    request = Request(server, 1)
+    wait_waiting(server, 1)
+    first.set_faults("refuse")  # ends what it runs, and takes nothing new
+    held[0].let_go()
+    server.process.wait_log("engine_unreachable")
+    wait_waiting(server, 1)
+    assert server.metrics().value("fairlead_frontend_router_queued_requests_total") == 1
+    held[1].let_go()
+    assert request.status() == 200
+    assert server.metrics().value("fairlead_frontend_router_queued_requests_total") == 1
 
 
 def test_a_bad_policy_file_is_one_line(launcher, tmp_path):
