@@ -42,6 +42,10 @@ kv-sim: install-test ## Simulate routing by KV cache on TRACES=folder, tables in
 	@cmake --build build/release --target kv_sim
 	@exec .venv/bin/python bench/kv_sim.py --traces $(or $(TRACES),$(error TRACES=folder of the traces)) --write
 
+.PHONY: kv-peers
+kv-peers: install-test build ## Show two replicas: the second starts with what the first knows of caches
+	@exec .venv/bin/python -m pytest -q -s -n 0 tests/e2e/test_kv_peers.py -k know_the_same
+
 .PHONY: fmt
 fmt: install-test ## Format all C++ in place
 	@git ls-files -z -co --exclude-standard 'src/*.[ch]pp' 'tests/*.[ch]pp' 'fuzz/*.cpp' 'bench/*.[ch]pp' \

@@ -9,7 +9,7 @@
 
 #include "api/error_response.hpp"
 #include "api/kv_mode.hpp"
-#include "base/json.hpp"
+#include "kv/dump.hpp"
 #include "net/event.hpp"
 #include "serving/cpu_pool.hpp"
 
@@ -18,13 +18,6 @@ namespace {
 
 // Blocks that one job of the pool writes: 150 to 250 kB of text.
 constexpr std::size_t kDumpedPerPiece = 4096;
-
-// What is known of a target that is dumped; its jobs share it.
-struct Held {
-  std::shared_ptr<const routing::KvSetView> view;
-  kv::TargetId id = 0;
-  std::vector<kv::HeldBlock> blocks;
-};
 
 /// Raised while something runs.
 class Flag {
@@ -39,24 +32,6 @@ class Flag {
 };
 
 }  // namespace
-
-void append_blocks(std::string& out, std::span<const kv::HeldBlock> blocks) {
-  while (!blocks.empty()) {
-    const auto line = blocks.first(std::min(blocks.size(), kDumpedPerLine));
-    blocks = blocks.subspan(line.size());
-    json::Writer writer(out);
-    writer.begin_object().key("blocks").begin_array();
-    for (const kv::HeldBlock& block : line) {
-      writer.begin_array().unsigned_integer(block.engine).unsigned_integer(block.sequence);
-      for (const std::uint32_t copies : block.copies) {
-        writer.unsigned_integer(copies);
-      }
-      writer.end_array();
-    }
-    writer.end_array().end_object();
-    out += '\n';
-  }
-}
 
 struct KvDumpHandler::Target {
   const fleet::Model& model;
@@ -117,8 +92,8 @@ net::Task<int> KvDumpHandler::serve(net::http::Exchange& exchange) {
   exchange.start(200, headers);
   Stream stream(exchange, options_.high_mark_bytes);
   std::string line;
-  json::Writer(line).begin_object().key("version").integer(kKvDumpVersion).end_object();
-  co_await stream.write(line + '\n');
+  kv::append_dump_start(line);
+  co_await stream.write(line);
   std::size_t targets = 0;
   std::size_t blocks = 0;
   for (const auto& model : fleet->models) {
@@ -143,50 +118,54 @@ net::Task<int> KvDumpHandler::serve(net::http::Exchange& exchange) {
     }
   }
   line.clear();
-  json::Writer end(line);
-  end.begin_object().key("end").begin_object().key("targets").unsigned_integer(targets);
-  end.key("blocks").unsigned_integer(blocks).end_object().end_object();
-  co_await stream.write(line + '\n');
+  kv::append_dump_end(line, targets, blocks);
+  co_await stream.write(line);
   exchange.finish();
   co_return 200;
 }
 
 // Dumps one target; the result is the number of its blocks.
 net::Task<Result<std::size_t>> KvDumpHandler::dump(Stream& stream, const Target& target) {
-  const auto held = std::make_shared<Held>();
-  held->view = target.view;
-  held->id = target.id;
-  const std::size_t bytes = target.view->caches->index.blocks(target.id) * sizeof(kv::HeldBlock);
-  const Result<bool> copied = co_await service_.pool().run(bytes, [held](const std::stop_token&) {
-    held->view->caches->index.snapshot(held->id, held->blocks);
-    return true;
-  });
-  if (!copied) {
-    co_return std::unexpected(copied.error());
-  }
   const routing::TargetPlace& place = target.view->places[target.id];
   const auto worker = service_.worker(place.worker_id);
   const kv::HashParams& params = target.view->caches->params;
-  std::string line;
-  json::Writer writer(line);
-  writer.begin_object().key("target").begin_object().key("model").string(target.model.name);
-  writer.key("namespace").string(target.set.name_space);
-  writer.key("role").string(fleet::role_name(target.set.role));
-  writer.key("block_size").unsigned_integer(params.block_size);
-  writer.key("bigram").boolean(params.bigram);
-  writer.key("worker_id").unsigned_integer(place.worker_id);
-  writer.key("dp_rank").unsigned_integer(place.rank).key("endpoint");
-  worker ? writer.string(worker->endpoint.url) : writer.null();
-  writer.key("instance_id").string(worker ? worker->info.instance_id : std::string());
-  writer.key("state").string(routing::target_state_name(target.view->states[target.id]));
-  writer.key("blocks").unsigned_integer(held->blocks.size()).end_object().end_object();
-  co_await stream.write(line + '\n');
+  const auto held = std::make_shared<kv::DumpedTarget>(kv::DumpedTarget{
+      .model = target.model.name,
+      .name_space = target.set.name_space,
+      .role = std::string(fleet::role_name(target.set.role)),
+      .block_size = params.block_size,
+      .bigram = params.bigram,
+      .worker_id = place.worker_id,
+      .rank = place.rank,
+      .endpoint = worker ? worker->endpoint.url : std::string(),
+      .instance_id = worker ? worker->info.instance_id : std::string(),
+      .state = std::string(routing::target_state_name(target.view->states[target.id])),
+      .checkpoint = {},
+      .blocks = {}});
+  const std::size_t bytes = target.view->caches->index.blocks(target.id) * sizeof(kv::HeldBlock);
+  Result<std::string> piece = co_await service_.pool().run(
+      bytes, [held, view = target.view, id = target.id](const std::stop_token&) {
+        const auto read = [&] { view->caches->index.snapshot(id, held->blocks); };
+        if (const auto& giver = view->checkpoints[id]) {
+          held->checkpoint = giver->checkpoint(read);
+        }
+        if (!held->checkpoint) {
+          read();
+        }
+        std::string text;
+        kv::append_dump_target(text, *held);
+        return text;
+      });
+  if (!piece) {
+    co_return std::unexpected(piece.error());
+  }
+  co_await stream.write(*piece);
   for (std::size_t from = 0; from < held->blocks.size(); from += kDumpedPerPiece) {
     const std::size_t count = std::min(held->blocks.size() - from, kDumpedPerPiece);
-    const Result<std::string> piece = co_await service_.pool().run(
+    piece = co_await service_.pool().run(
         count * sizeof(kv::HeldBlock), [held, from, count](const std::stop_token&) {
           std::string text;
-          append_blocks(text, std::span(held->blocks).subspan(from, count));
+          kv::append_dump_blocks(text, std::span(held->blocks).subspan(from, count));
           return text;
         });
     if (!piece) {

@@ -2,8 +2,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
-#include <string>
 
 #include "api/options.hpp"
 #include "fleet/fleet.hpp"
@@ -14,14 +12,6 @@
 #include "serving/service.hpp"
 
 namespace fairlead::api {
-
-/// Version of the lines of `/v1/kv/dump`.
-inline constexpr int kKvDumpVersion = 1;
-/// Most blocks in one line.
-inline constexpr std::size_t kDumpedPerLine = 512;
-
-/// Appends lines of blocks: `{"blocks":[[engine hash, sequence hash, copies by tier ...], ...]}`.
-void append_blocks(std::string& out, std::span<const kv::HeldBlock> blocks);
 
 /// Answers `/v1/kv/dump` in one reactor: everything that the events' index holds, one JSON document
 /// per line, one target after the other. Copying and writing are the CPU pool's work, and the next

@@ -82,6 +82,7 @@ Frontend::~Frontend() {
     lane->stop();
   }
   cards_.reset();
+  peers_.reset();
   fleet_.reset();
   loader_.reset();
   kv_timer_.cancel();
@@ -175,8 +176,26 @@ void Frontend::start_kv_views() {
 }
 
 void Frontend::tick_kv_views() {
-  kv_views_->tick(control_.now());
+  const net::TimePoint now = control_.now();
+  kv_views_->tick(now);
+  if (unsettled_ && kv_views_->settled(now)) {
+    on_snapshot(fleet_->snapshot());
+  }
   kv_timer_.arm(kKvTick);
+}
+
+void Frontend::ask_peers() {
+  if (!kv_views_ || !options_.router.views.events || options_.router.peers.peers.empty()) {
+    return;
+  }
+  peers_ = std::make_unique<serving::PeerViews>(*dialer_, *resolver_, options_.router.peers);
+  peers_->start([this, post = poster()](std::vector<kv::DumpedTarget> views) {
+    post([this, views = std::move(views)]() mutable {
+      peers_.reset();
+      kv_views_->offer(std::move(views), control_.now());
+      on_snapshot(fleet_->snapshot());
+    });
+  });
 }
 
 void Frontend::start_fleet() {
@@ -197,6 +216,7 @@ void Frontend::start_fleet() {
       },
       *resolver_, [this](const std::shared_ptr<const fleet::Fleet>& fleet) { on_snapshot(fleet); });
   poster()([this] {
+    ask_peers();
     fleet_->set_cards("flags", fleet::flag_cards(options_.engines, options_.prefill_engines));
     fleet_->start();
     if (options_.card_folder) {
@@ -251,8 +271,16 @@ void Frontend::on_snapshot(const std::shared_ptr<const fleet::Fleet>& fleet) {
   if (loader_) {
     loader_->update(*fleet);  // first, so that a model that becomes known has its files
   }
+  if (peers_) {
+    return;  // nothing is served before views begin, with what peers know
+  }
   if (kv_views_) {
-    kv_views_->update(fleet, control_.now());  // first, so that a new worker's cache is looked up
+    const net::TimePoint now = control_.now();
+    kv_views_->update(fleet, now);  // first, so that a new worker's cache is looked up
+    unsettled_ = !kv_views_->settled(now);
+    if (unsettled_) {
+      return;
+    }
   }
   hand_out(fleet);
 }

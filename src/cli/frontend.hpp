@@ -24,6 +24,7 @@
 #include "routing/router.hpp"
 #include "routing/session_affinity.hpp"
 #include "serving/cpu_pool.hpp"
+#include "serving/peer_views.hpp"
 
 namespace fairlead::cli {
 
@@ -63,6 +64,7 @@ class Frontend {
   void set_assets(const std::string& name, const std::shared_ptr<const chat::ModelAssets>& assets);
   engine::TokenId bos_of(std::string_view model) const;
   void start_kv_views();
+  void ask_peers();
   void tick_kv_views();
   void end_drain();
   void finish_drain();
@@ -81,6 +83,8 @@ class Frontend {
   std::uint64_t handed_out_ = 0;  // generation of the fleet that lanes were given last
   std::unique_ptr<routing::SessionAffinity> sessions_;  // null: sessions are not bound
   std::unique_ptr<routing::KvViews> kv_views_;          // null outside of kv mode
+  std::unique_ptr<serving::PeerViews> peers_;           // while they are asked
+  bool unsettled_ = false;  // the lanes lack a snapshot, for views' sake
   net::Timer kv_timer_;
   std::unique_ptr<fleet::CardSource> cards_;  // besides the flags; reports to the fleet
   std::unique_ptr<LaneContext> lane_context_;

@@ -27,6 +27,8 @@ constexpr std::string_view kCredit = "router-kv-overlap-score-credit";
 constexpr std::string_view kScale = "router-prefill-load-scale";
 constexpr std::string_view kWeight = "router-kv-overlap-score-weight";
 constexpr std::string_view kEvents = "router-kv-events";
+constexpr std::string_view kPeers = "kv-peers";
+constexpr std::string_view kPeersTimeout = "kv-peers-timeout-secs";
 constexpr std::string_view kPredictedTtl = "router-predicted-ttl-secs";
 constexpr std::string_view kSessionTtl = "router-session-affinity-ttl-secs";
 
@@ -99,6 +101,20 @@ routing::KvViewOptions view_options(const Settings& settings) {
       static_cast<int>(threads == 0 ? std::min(kMostEventThreads, usable_cores()) : threads);
   views.block_size = static_cast<std::uint32_t>(settings.integer("kv-cache-block-size"));
   return views;
+}
+
+Result<serving::PeerOptions> peer_options(const Settings& settings) {
+  serving::PeerOptions peers;
+  for (const std::string& url : settings.list(kPeers)) {
+    Result<fleet::Endpoint> peer = fleet::parse_endpoint(url);
+    if (!peer) {
+      return fail(ErrorCode::InvalidRequest,
+                  fmt::format("{}: {}", settings.origin(kPeers), peer.error().message));
+    }
+    peers.peers.push_back(std::move(*peer));
+  }
+  peers.timeout = millis_of(settings, kPeersTimeout);
+  return peers;
 }
 
 /// Which requests wait, by flags and the policy file.
@@ -199,6 +215,11 @@ Result<RouterSettings> router_settings(const Settings& settings) {
   out.router.kv = *config;
   out.router.thresholds = thresholds(settings);
   out.views = view_options(settings);
+  Result<serving::PeerOptions> peers = peer_options(settings);
+  if (!peers) {
+    return std::unexpected(peers.error());
+  }
+  out.peers = std::move(*peers);
   auto classes = policies(settings, out.router.queue_limit);
   if (!classes) {
     return std::unexpected(classes.error());
@@ -237,7 +258,8 @@ std::vector<std::string> router_warnings(const Settings& settings) {
     }
   } else if (!settings.flag(kEvents)) {
     if (const std::string idle =
-            given_among(settings, {kPredictedTtl, "router-event-threads", "router-index-limit-mb"});
+            given_among(settings, {kPredictedTtl, "router-event-threads", "router-index-limit-mb",
+                                   kPeers, kPeersTimeout});
         !idle.empty()) {
       out.push_back(fmt::format("no effect without KV events: {}", idle));
     }

@@ -9,6 +9,7 @@
 #include "net/reactor.hpp"
 #include "routing/kv_view_options.hpp"
 #include "routing/router.hpp"
+#include "serving/peer_views.hpp"
 
 namespace fairlead::cli {
 
@@ -16,6 +17,8 @@ namespace fairlead::cli {
 struct RouterSettings {
   routing::RouterOptions router;  ///< Mode, seed, weights, thresholds.
   routing::KvViewOptions views;   ///< What is known of caches. Kv mode only.
+  /// Who is asked for views of caches at the start. Kv mode with events only.
+  serving::PeerOptions peers;
   /// Idle time after which a session leaves its worker; unset = sessions are not kept. Kv mode
   /// only.
   std::optional<net::Duration> session_ttl;

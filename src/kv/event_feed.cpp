@@ -264,7 +264,7 @@ class Subscription::Thread {
 };
 
 Subscription::Subscription(std::shared_ptr<Thread> thread, std::shared_ptr<Count> count,
-                           std::unique_ptr<FeedSource> source)
+                           std::shared_ptr<FeedSource> source)
     : thread_(std::move(thread)), count_(std::move(count)), source_(std::move(source)) {
   count_->fetch_add(1, std::memory_order_relaxed);
   thread_->add(*source_);
@@ -272,6 +272,7 @@ Subscription::Subscription(std::shared_ptr<Thread> thread, std::shared_ptr<Count
 
 Subscription::~Subscription() {
   thread_->remove(*source_);
+  source_->close();
   count_->fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -280,6 +281,7 @@ const RecoveryCounters& Subscription::recovery() const { return source_->recover
 const EventCounters& Subscription::events() const { return source_->event_counters(); }
 const EventNormalizer& Subscription::normalizer() const { return source_->normalizer(); }
 void Subscription::new_instance() { thread_->new_instance(*source_); }
+std::shared_ptr<const CheckpointGiver> Subscription::checkpoints() const { return source_; }
 
 EventFeed::EventFeed(const FeedOptions& options)
     : options_(options),
@@ -292,12 +294,12 @@ EventFeed::EventFeed(const FeedOptions& options)
 
 EventFeed::~EventFeed() = default;
 
-Result<std::unique_ptr<Subscription>> EventFeed::subscribe(const SourceSpec& spec,
-                                                           EventSink& sink) {
+Result<std::unique_ptr<Subscription>> EventFeed::subscribe(const SourceSpec& spec, EventSink& sink,
+                                                           const std::optional<Checkpoint>& from) {
   if (auto checked = check_descriptors(); !checked) {
     return std::unexpected(checked.error());
   }
-  auto source = FeedSource::open(*context_, options_, spec, sink, *sources_);
+  auto source = FeedSource::open(*context_, options_, spec, sink, *sources_, from);
   if (!source) {
     return std::unexpected(source.error());
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "kv/checkpoint.hpp"
 #include "kv/event_normalizer.hpp"
 #include "kv/recovery.hpp"
 
@@ -63,8 +64,9 @@ struct FeedOptions {
   /// Replayed messages queued for all sources together, though always 1024 for each. What finds no
   /// room waits at the engine, or is dropped there and asked for again.
   std::size_t replay_messages = 200'000;
-  /// Until a host name is tried with its addresses of the other family.
-  std::chrono::milliseconds other_family{3'000};
+  /// Without a connection for so long a source's socket is opened anew, for a host name with its
+  /// addresses of the other family; then after as long, and twice that, up to eight times.
+  std::chrono::milliseconds reopen{3'000};
 };
 
 class FeedSource;
@@ -86,6 +88,8 @@ class Subscription {
   const EventNormalizer& normalizer() const;
   /// Tells that the engine began a new life, as its discovery noticed. Does not wait.
   void new_instance();
+  /// Gives checkpoints as long as this lives. Never null; any thread.
+  std::shared_ptr<const CheckpointGiver> checkpoints() const;
 
  private:
   friend class EventFeed;
@@ -93,10 +97,10 @@ class Subscription {
   /// Sources of a feed now.
   using Count = std::atomic<std::size_t>;
   Subscription(std::shared_ptr<Thread> thread, std::shared_ptr<Count> count,
-               std::unique_ptr<FeedSource> source);
+               std::shared_ptr<FeedSource> source);
   std::shared_ptr<Thread> thread_;
   std::shared_ptr<Count> count_;
-  std::unique_ptr<FeedSource> source_;
+  std::shared_ptr<FeedSource> source_;
 };
 
 /// The threads. Outlives its subscriptions. Members may be called from any one thread, which must
@@ -111,8 +115,10 @@ class EventFeed {
 
   /// Begins to follow a source; `sink` is called by one of the threads, and outlives the result.
   /// Fails for a malformed endpoint and where sockets or descriptors run out. An engine that cannot
-  /// be reached is no failure but a state.
-  Result<std::unique_ptr<Subscription>> subscribe(const SourceSpec& spec, EventSink& sink);
+  /// be reached is no failure but a state. With `from`, the view behind `sink` is already as it was
+  /// then; only for sources with a replay endpoint, which confirms or refutes it.
+  Result<std::unique_ptr<Subscription>> subscribe(const SourceSpec& spec, EventSink& sink,
+                                                  const std::optional<Checkpoint>& from = {});
 
  private:
   FeedOptions options_;

@@ -13,8 +13,6 @@ namespace {
 /// Frontends may mark a salt with this before they hand it to the engine.
 constexpr std::string_view kSaltTag = "dynamo-cache-salt:";
 constexpr int kMaxWarnings = 3;
-/// Cache groups of one engine whose kind is kept.
-constexpr std::size_t kMaxGroups = 256;
 /// Removed blocks handed over at once, apart from the last event's.
 constexpr std::size_t kMostGathered = 1024;
 
@@ -90,6 +88,27 @@ void EventNormalizer::reset() {
   salted_.clear();
   groups_.clear();
   bigram_.store(-1, std::memory_order_relaxed);
+}
+
+NormalizerMemory EventNormalizer::memory() const {
+  return {.bigram = bigram(),
+          .groups = {groups_.begin(), groups_.end()},
+          .salted = {salted_.entries().begin(), salted_.entries().end()}};
+}
+
+void EventNormalizer::restore(const NormalizerMemory& memory) {
+  reset();
+  if (memory.bigram) {
+    bigram_.store(*memory.bigram ? 1 : 0, std::memory_order_relaxed);
+  }
+  for (const auto& [group, counts] : memory.groups) {
+    if (groups_.size() < kMaxGroups) {
+      groups_.emplace(group, counts);
+    }
+  }
+  for (const auto& [block, entry] : memory.salted) {
+    salted_.restore(block, entry);
+  }
 }
 
 void EventNormalizer::apply(const EventBatch& batch, EventSink& sink) {

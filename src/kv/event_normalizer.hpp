@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kv/event_batch.hpp"
@@ -54,6 +55,9 @@ inline constexpr int kDropReasonCount = static_cast<int>(DropReason::NamespaceMe
 /// Name for metric labels, e.g. `ignored_event`.
 std::string_view drop_reason_name(DropReason reason);
 
+/// Salted blocks that are remembered of one source, unless its options say otherwise.
+inline constexpr std::size_t kMaxSaltedBlocks = std::size_t{1} << 18U;
+
 /// What one engine (and rank) is known by.
 struct NormalizerOptions {
   std::uint32_t block_size = 0;  ///< Tokens per block; events of other sizes are dropped. 0: all
@@ -66,7 +70,21 @@ struct NormalizerOptions {
   /// Salted blocks remembered for their children, 80 bytes each. Those beyond are dropped, so their
   /// children have no known parent and are dropped by the index: prefixes are missed, but salted
   /// blocks never pass for public ones.
-  std::size_t max_salted_blocks = 1UL << 18U;
+  std::size_t max_salted_blocks = kMaxSaltedBlocks;
+};
+
+/// Cache groups of one engine whose kind is kept.
+inline constexpr std::size_t kMaxGroups = 256;
+
+/// What a normalizer has learned of its engine, as it is handed to a peer.
+struct NormalizerMemory {
+  std::optional<bool> bigram = {};  ///< As of `EventNormalizer::bigram`.
+  std::vector<std::pair<std::int64_t, bool>> groups =
+      {};  ///< Cache groups, and whether they count.
+  /// Salted blocks, in no particular order.
+  std::vector<std::pair<EngineHash, NamespaceMemory::Entry>> salted = {};
+  /// Equality of all.
+  bool operator==(const NormalizerMemory&) const = default;
 };
 
 /// Turns one source's decoded events into what they mean: which blocks of which content lie where.
@@ -82,6 +100,11 @@ class EventNormalizer {
 
   /// Forgets what was learned of the engine: it restarted, or its view is built anew.
   void reset();
+  /// What was learned; the thread that applies.
+  NormalizerMemory memory() const;
+  /// Goes on with what another one has learned of this engine. Before anything is applied; of what
+  /// is beyond the bounds nothing is kept.
+  void restore(const NormalizerMemory& memory);
 
   /// Whether the engine's keys are pairs of tokens; unknown before its first block.
   std::optional<bool> bigram() const;

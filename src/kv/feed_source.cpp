@@ -1,9 +1,9 @@
 #include "kv/feed_source.hpp"
 
 #include <fmt/format.h>
-#include <sys/epoll.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "base/log.hpp"
@@ -18,16 +18,6 @@ using net::zmq::Message;
 constexpr std::size_t kMessagesPerTurn = 64;
 constexpr std::chrono::milliseconds kTurn{2};
 constexpr std::chrono::seconds kLogInterval{10};
-constexpr std::size_t kDefaultBufferSteps = 10000;
-constexpr std::size_t kLeastReplayMessages = 1024;
-
-std::string big_endian(std::uint64_t value) {
-  std::string bytes;
-  for (int shift = 56; shift >= 0; shift -= 8) {
-    bytes.push_back(static_cast<char>(value >> shift));
-  }
-  return bytes;
-}
 
 std::optional<std::uint64_t> read_big_endian(std::string_view bytes) {
   if (bytes.size() != sizeof(std::uint64_t)) {
@@ -38,15 +28,6 @@ std::optional<std::uint64_t> read_big_endian(std::string_view bytes) {
     value = value << 8 | static_cast<unsigned char>(c);
   }
   return value;
-}
-
-bool names_a_host(std::string_view endpoint) {
-  constexpr std::string_view kTcp = "tcp://";
-  if (!endpoint.starts_with(kTcp)) {
-    return false;
-  }
-  const std::string_view host = endpoint.substr(kTcp.size(), endpoint.rfind(':') - kTcp.size());
-  return host.find_first_not_of("0123456789.") != std::string_view::npos && !host.contains(':');
 }
 
 RecoveryOptions recovery_options(const FeedOptions& options, const SourceSpec& spec) {
@@ -69,7 +50,8 @@ bool FeedSource::Limiter::pass(TimePoint now) {
 
 FeedSource::FeedSource(net::zmq::Context& context, const FeedOptions& options,
                        const SourceSpec& spec, EventSink& sink,
-                       const std::atomic<std::size_t>& sources)
+                       const std::atomic<std::size_t>& sources,
+                       const std::optional<Checkpoint>& from)
     : context_(context),
       options_(options),
       spec_(spec),
@@ -79,92 +61,50 @@ FeedSource::FeedSource(net::zmq::Context& context, const FeedOptions& options,
                                     .rank = spec.rank,
                                     .label = spec.label,
                                     .image_token = spec.image_token}),
-      recovery_(recovery_options(options, spec), *this, Clock::now()) {}
+      recovery_(recovery_options(options, spec), *this, Clock::now(),
+                from ? std::optional(from->point) : std::nullopt) {
+  if (from) {
+    normalizer_.restore(from->memory);
+  }
+}
 
 FeedSource::~FeedSource() { unwatch(); }
 
 Result<std::unique_ptr<FeedSource>> FeedSource::open(net::zmq::Context& context,
                                                      const FeedOptions& options,
                                                      const SourceSpec& spec, EventSink& sink,
-                                                     const std::atomic<std::size_t>& sources) {
-  std::unique_ptr<FeedSource> source(new FeedSource(context, options, spec, sink, sources));
+                                                     const std::atomic<std::size_t>& sources,
+                                                     const std::optional<Checkpoint>& from) {
+  std::unique_ptr<FeedSource> source(new FeedSource(context, options, spec, sink, sources, from));
   if (auto opened = source->open_live(); !opened) {
     return std::unexpected(opened.error());
   }
   return source;
 }
 
-// Connects the live socket, anew if there was one.
-Result<> FeedSource::open_live() {
-  auto socket = net::zmq::Socket::open(
-      context_, net::zmq::Kind::Sub,
-      {.receive_high_water = options_.receive_high_water,
-       .max_message_bytes = static_cast<std::int64_t>(options_.max_message_bytes),
-       .family = family_});
-  if (!socket) {
-    return std::unexpected(socket.error());
+// For the thread that serves. It comes back at once when there is much to serve, so it lets readers
+// go first.
+std::unique_lock<std::mutex> FeedSource::lock_view() {
+  while (readers_.load(std::memory_order_relaxed) > 0) {
+    std::this_thread::yield();
   }
-  auto monitor = (*socket)->monitor(context_);
-  if (!monitor) {
-    return std::unexpected(monitor.error());
-  }
-  if (auto subscribed = (*socket)->subscribe(spec_.topic); !subscribed) {
-    return subscribed;
-  }
-  if (auto connected = (*socket)->connect(spec_.endpoint); !connected) {
-    return connected;
-  }
-  const int epoll_fd = epoll_fd_;
-  unwatch();
-  monitor_ = std::move(*monitor);
-  live_ = std::move(*socket);
-  other_family_at_ =
-      names_a_host(spec_.endpoint) ? Clock::now() + options_.other_family : TimePoint::max();
-  if (epoll_fd >= 0) {
-    watch(epoll_fd);
-  }
-  return {};
+  return std::unique_lock(view_mutex_);
 }
 
-void FeedSource::try_other_family() {
-  other_family_at_ = Clock::now() + options_.other_family;
-  family_ =
-      family_ == net::zmq::Family::ByLiteral ? net::zmq::Family::Ipv6 : net::zmq::Family::ByLiteral;
-  if (auto opened = open_live(); !opened && state_lines_.pass(Clock::now())) {
-    log::warn("KV events of {}: {}", spec_.label, opened.error().message);
+std::optional<Checkpoint> FeedSource::checkpoint(const std::function<void()>& read) const {
+  readers_.fetch_add(1, std::memory_order_relaxed);
+  const std::lock_guard lock(view_mutex_);
+  readers_.fetch_sub(1, std::memory_order_relaxed);
+  const auto point = closed_ ? std::nullopt : recovery_.point();
+  if (!point) {
+    return std::nullopt;
   }
-}
-
-void FeedSource::epoll(int operation, int fd) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.ptr = this;
-  epoll_ctl(epoll_fd_, operation, fd, &event);
-}
-
-void FeedSource::watch(int epoll_fd) {
-  epoll_fd_ = epoll_fd;
-  epoll(EPOLL_CTL_ADD, monitor_->fd());
-  epoll(EPOLL_CTL_ADD, live_->fd());
-  if (replay_) {
-    epoll(EPOLL_CTL_ADD, replay_->fd());
-  }
-}
-
-void FeedSource::unwatch() {
-  if (epoll_fd_ < 0) {
-    return;
-  }
-  // A closed socket's descriptor lives on for a while; epoll would report it.
-  epoll(EPOLL_CTL_DEL, monitor_->fd());
-  epoll(EPOLL_CTL_DEL, live_->fd());
-  if (replay_) {
-    epoll(EPOLL_CTL_DEL, replay_->fd());
-  }
-  epoll_fd_ = -1;
+  read();
+  return Checkpoint{.point = *point, .memory = normalizer_.memory()};
 }
 
 bool FeedSource::serve(MessageRoom& room) {
+  const auto lock = lock_view();
   const TimePoint end = Clock::now() + kTurn;
   std::size_t handled = 0;
   bool more = true;
@@ -185,9 +125,11 @@ bool FeedSource::serve_connection() {
   while (const auto event = monitor_->next()) {
     any = true;
     if (*event == net::zmq::ConnectionEvent::Up) {
-      other_family_at_ = TimePoint::max();
+      reopen_at_ = TimePoint::max();
+      reopened_ = 0;
       recovery_.connected(Clock::now());
     } else {
+      reopen_at_ = Clock::now() + options_.reopen;
       recovery_.disconnected(Clock::now());
     }
   }
@@ -244,10 +186,11 @@ std::size_t FeedSource::serve_replay(MessageRoom& room) {
 }
 
 bool FeedSource::tick() {
+  const auto lock = lock_view();
   const TimePoint now = Clock::now();
   const std::int64_t replays = recovery_.counters().replays.get();
-  if (now >= other_family_at_) {
-    try_other_family();
+  if (now >= reopen_at_) {
+    reopen();
   }
   if (now >= recovery_.deadline()) {
     recovery_.tick(now);
@@ -258,10 +201,11 @@ bool FeedSource::tick() {
 }
 
 FeedSource::TimePoint FeedSource::deadline() const {
-  return std::min(recovery_.deadline(), other_family_at_);
+  return std::min(recovery_.deadline(), reopen_at_);
 }
 
 void FeedSource::new_instance() {
+  const auto lock = lock_view();
   recovery_.new_instance(Clock::now());
   publish();
 }
@@ -311,43 +255,6 @@ void FeedSource::cleared() {
 void FeedSource::clear() {
   normalizer_.reset();
   sink_.cleared();
-}
-
-bool FeedSource::request_replay(std::uint64_t start) {
-  if (!replay_) {
-    // Best when a full answer finds room: some engines drop what does not, silently.
-    const std::size_t steps = spec_.buffer_steps == 0 ? kDefaultBufferSteps : spec_.buffer_steps;
-    const std::size_t sources = std::max<std::size_t>(1, sources_.load(std::memory_order_relaxed));
-    const std::size_t room = std::max(kLeastReplayMessages, options_.replay_messages / sources);
-    auto socket = net::zmq::Socket::open(
-        context_, net::zmq::Kind::Dealer,
-        {.receive_high_water = static_cast<int>(std::min(steps + 1, room)),
-         .max_message_bytes = static_cast<std::int64_t>(options_.max_message_bytes),
-         .family = family_});
-    auto connected = socket ? (*socket)->connect(spec_.replay_endpoint)
-                            : Result<>(std::unexpected(socket.error()));
-    if (!connected) {
-      if (state_lines_.pass(Clock::now())) {
-        log::warn("KV events of {}: replay: {}", spec_.label, connected.error().message);
-      }
-      return false;
-    }
-    replay_ = std::move(*socket);
-    ++replay_number_;
-    if (epoll_fd_ >= 0) {
-      epoll(EPOLL_CTL_ADD, replay_->fd());
-    }
-  }
-  return replay_->send({"", big_endian(start)});
-}
-
-// What is still answered goes to a socket that is closed, so it cannot be taken for the answer to
-// the next request.
-void FeedSource::abandon_replay() {
-  if (replay_ && epoll_fd_ >= 0) {
-    epoll(EPOLL_CTL_DEL, replay_->fd());
-  }
-  replay_.reset();
 }
 
 void FeedSource::gap_detected(std::uint64_t expected, std::uint64_t got) {

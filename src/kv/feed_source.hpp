@@ -5,12 +5,15 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/error.hpp"
+#include "kv/checkpoint.hpp"
 #include "kv/event_batch.hpp"
 #include "kv/event_feed.hpp"
 #include "kv/event_normalizer.hpp"
@@ -24,17 +27,19 @@ using MessageRoom = std::array<net::zmq::Message, 16>;
 
 /// One source: its sockets, its recovery, and the way from a payload to the sink. Made by any
 /// thread, then used by one; what says so may be read by all.
-class FeedSource final : private RecoveryHost, private EventSink {
+class FeedSource final : public CheckpointGiver, private RecoveryHost, private EventSink {
  public:
   /// Unit of its deadlines.
   using TimePoint = Recovery::TimePoint;
 
-  /// Opens the live socket and begins to connect. `sources` tells how many share the room for
-  /// replayed messages. All references but `spec` outlive the source.
+  /// Opens the live socket and begins to connect, with `from` as of `EventFeed::subscribe`.
+  /// `sources` tells how many share the room for replayed messages. All references but `spec` and
+  /// `from` outlive the source, or its closing.
   static Result<std::unique_ptr<FeedSource>> open(net::zmq::Context& context,
                                                   const FeedOptions& options,
                                                   const SourceSpec& spec, EventSink& sink,
-                                                  const std::atomic<std::size_t>& sources);
+                                                  const std::atomic<std::size_t>& sources,
+                                                  const std::optional<Checkpoint>& from);
   ~FeedSource() override;
 
   /// Adds its descriptors to an epoll instance, under its own address, and keeps them there.
@@ -49,6 +54,10 @@ class FeedSource final : private RecoveryHost, private EventSink {
   TimePoint deadline() const;
   /// The engine began a new life.
   void new_instance();
+  /// Ends it when no thread serves it any more: sockets go, and no checkpoint is given from here
+  /// on.
+  void close();
+  std::optional<Checkpoint> checkpoint(const std::function<void()>& read) const override;
 
   /// State; any thread.
   SourceStatus status() const;
@@ -61,13 +70,15 @@ class FeedSource final : private RecoveryHost, private EventSink {
 
  private:
   FeedSource(net::zmq::Context& context, const FeedOptions& options, const SourceSpec& spec,
-             EventSink& sink, const std::atomic<std::size_t>& sources);
+             EventSink& sink, const std::atomic<std::size_t>& sources,
+             const std::optional<Checkpoint>& from);
 
+  std::unique_lock<std::mutex> lock_view();
   Result<> open_live();
   std::size_t serve_live(MessageRoom& room);
   std::size_t serve_replay(MessageRoom& room);
   bool serve_connection();
-  void try_other_family();
+  void reopen();
   void epoll(int operation, int fd);
   void publish();
   void report();
@@ -99,7 +110,11 @@ class FeedSource final : private RecoveryHost, private EventSink {
   net::zmq::Family family_ = net::zmq::Family::ByLiteral;
   EventNormalizer normalizer_;
   EventBatch batch_;
-  Applied applied_;  // of the batch that is being applied
+  // Held by the thread that serves while it does, so that a checkpoint is taken between two turns.
+  mutable std::mutex view_mutex_;
+  mutable std::atomic<int> readers_{0};  // that wait for it
+  bool closed_ = false;                  // guarded by view_mutex_
+  Applied applied_;                      // of the batch that is being applied
   EventCounters counters_;
   Recovery recovery_;
 
@@ -108,7 +123,8 @@ class FeedSource final : private RecoveryHost, private EventSink {
   std::unique_ptr<net::zmq::Socket> live_;
   std::unique_ptr<net::zmq::Socket> replay_;
   std::uint64_t replay_number_ = 0;  // of the replay socket
-  TimePoint other_family_at_ = TimePoint::max();
+  TimePoint reopen_at_ = TimePoint::max();
+  int reopened_ = 0;  // times in a row, without a connection
 
   // Logging
   StaleReason reported_reason_ = StaleReason::None;

@@ -19,6 +19,8 @@ class NamespaceMemory {
     std::uint64_t salt = 0;    ///< `salt_seed` of its salt.
     std::uint32_t copies = 0;  ///< Stored and not yet removed, over all tiers.
     bool ambiguous = false;    ///< Also seen under another salt or none.
+    /// Equality of all.
+    bool operator==(const Entry&) const = default;
   };
 
   /// Remembers at most `capacity` blocks.
@@ -57,8 +59,19 @@ class NamespaceMemory {
     }
   }
 
+  /// Takes over an entry, in place of what is remembered of the block. False when it is full.
+  bool restore(EngineHash block, const Entry& entry) {
+    if (entries_.size() >= capacity_ && !entries_.contains(block)) {
+      return false;
+    }
+    entries_.insert_or_assign(block, entry);
+    return true;
+  }
+
   /// Forgets everything.
   void clear() { entries_.clear(); }
+  /// All entries by block, in no particular order.
+  const std::unordered_map<EngineHash, Entry>& entries() const { return entries_; }
   /// Blocks remembered.
   std::size_t size() const { return entries_.size(); }
   /// True when no block is.

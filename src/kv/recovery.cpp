@@ -18,8 +18,19 @@ std::chrono::milliseconds doubled(std::chrono::milliseconds first, int times,
 
 }  // namespace
 
-Recovery::Recovery(const RecoveryOptions& options, RecoveryHost& host, TimePoint now)
-    : options_(options), host_(host), connect_by_(now + options.connect_timeout) {}
+Recovery::Recovery(const RecoveryOptions& options, RecoveryHost& host, TimePoint now,
+                   const std::optional<StreamPoint>& from)
+    : options_(options), host_(host), connect_by_(now + options.connect_timeout) {
+  if (from && options.replay) {
+    cursor_ = from->sequence + 1;
+    anchor_ = {.sequence = from->sequence, .fingerprint = from->fingerprint};
+    coverage_ = from->coverage;
+    weights_ = {.batches = from->batches,
+                .stored = from->stored,
+                .removed = from->removed,
+                .lost = from->lost};
+  }
+}
 
 void Recovery::connected(TimePoint now) {
   if (phase_ != Phase::Connecting && phase_ != Phase::Disconnected) {
@@ -29,9 +40,7 @@ void Recovery::connected(TimePoint now) {
   connect_overdue_ = false;
   reconnected_ = !first;
   phase_ = Phase::Waiting;
-  if (first) {
-    begin(now);
-  } else if (any_next_ || cursor_ == 0) {
+  if (any_next_ || cursor_ == 0) {
     // Nothing is known yet, and what is held may be of a former life.
     drop_pending();
     begin(now);

@@ -23,6 +23,7 @@
 //   bounded; none below it is kept.
 // - `anchor_` is the last batch before the cursor. A publisher that still has that number with the
 //   same bytes is the same publisher; this is asked whenever it might be another one.
+// - A view that was taken over from elsewhere is as one whose connection broke: in doubt.
 // - Silence proves nothing. Only an answer that begins above the cursor proves a loss.
 
 namespace fairlead::kv {
@@ -64,6 +65,20 @@ enum class Coverage : std::uint8_t {
 
 /// Name for logs, metrics and documents.
 std::string_view name(Coverage coverage);
+
+/// Where in its engine's stream a view stands, and what it has been through.
+struct StreamPoint {
+  std::uint64_t sequence = 0;              ///< Of the last batch in the view.
+  std::uint64_t fingerprint = 0;           ///< XXH3 of that batch's bytes.
+  Coverage coverage = Coverage::Complete;  ///< How the view relates to the engine's cache.
+  // Since the view was empty:
+  std::uint64_t batches = 0;  ///< Applied.
+  std::uint64_t stored = 0;   ///< Blocks they stored.
+  std::uint64_t removed = 0;  ///< Blocks they removed.
+  std::uint64_t lost = 0;     ///< Batches that are known to be missing.
+  /// Equality of all.
+  bool operator==(const StreamPoint&) const = default;
+};
 
 /// What became of one batch.
 struct Applied {
@@ -141,8 +156,11 @@ class Recovery {
   /// The sequence number of end markers; never a batch's.
   static constexpr std::uint64_t kEndMarker = UINT64_MAX;
 
-  /// Begins to connect at `now`.
-  Recovery(const RecoveryOptions& options, RecoveryHost& host, TimePoint now);
+  /// Begins to connect at `now`. With `from`, the host's view is already as it was at that point;
+  /// it is used once the engine has confirmed that it published that batch, and dropped when it did
+  /// not. Without replay nothing can be confirmed: `from` must be empty then.
+  Recovery(const RecoveryOptions& options, RecoveryHost& host, TimePoint now,
+           const std::optional<StreamPoint>& from = {});
 
   /// The subscription's connection is up, for the first time or again.
   void connected(TimePoint now);
@@ -171,6 +189,8 @@ class Recovery {
   bool usable() const;
   /// Number of the last batch in the view.
   std::optional<std::uint64_t> last_sequence() const;
+  /// Where the view stands, if it is worth handing on: it is used, and its last batch is known.
+  std::optional<StreamPoint> point() const;
   /// Batches held.
   std::size_t held() const { return pending_.size(); }
   /// Totals.

@@ -241,4 +241,17 @@ std::optional<std::uint64_t> Recovery::last_sequence() const {
   return any_next_ || cursor_ == 0 ? std::nullopt : std::optional(cursor_ - 1);
 }
 
+std::optional<StreamPoint> Recovery::point() const {
+  if (!anchor_ || doubt_ || !usable()) {
+    return std::nullopt;
+  }
+  return StreamPoint{.sequence = anchor_->sequence,
+                     .fingerprint = anchor_->fingerprint,
+                     .coverage = coverage_,
+                     .batches = weights_.batches,
+                     .stored = weights_.stored,
+                     .removed = weights_.removed,
+                     .lost = weights_.lost};
+}
+
 }  // namespace fairlead::kv

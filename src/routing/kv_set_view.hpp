@@ -14,6 +14,10 @@
 #include "routing/kv_route.hpp"
 #include "routing/kv_truth.hpp"
 
+namespace fairlead::kv {
+class CheckpointGiver;
+}
+
 namespace fairlead::routing {
 
 /// How what is known of one target's cache is come by.
@@ -56,6 +60,8 @@ struct KvSetView {
   std::shared_ptr<KvCaches> caches;  ///< Never null.
   std::vector<TargetPlace> places;   ///< By TargetId; ids not in use have worker 0.
   std::vector<TargetState> states;   ///< By TargetId.
+  /// By TargetId; null for targets without events.
+  std::vector<std::shared_ptr<const kv::CheckpointGiver>> checkpoints;
   std::vector<kv::TargetId> by_ref;  ///< Ids in use, by worker and rank.
   bool degraded = false;             ///< Some target is Connecting, Stale or Distrusted.
 

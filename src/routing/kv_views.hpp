@@ -6,11 +6,15 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fleet/fleet.hpp"
+#include "kv/checkpoint.hpp"
+#include "kv/dump.hpp"
 #include "kv/event_feed.hpp"
 #include "observe/metrics.hpp"
 #include "routing/kv_set_view.hpp"
@@ -42,6 +46,11 @@ class KvViews {
   void update(std::shared_ptr<const fleet::Fleet> fleet, TimePoint now);
   /// Looks what became of the sources; to be called several times a second.
   void tick(TimePoint now);
+  /// Gives views of a peer, with checkpoints, to begin with: a target that is followed within the
+  /// next two minutes and is among them goes on from there, once its engine has confirmed it.
+  void offer(std::vector<kv::DumpedTarget> views, TimePoint now);
+  /// False while an engine is still being asked about a peer's view of it, for at most 5 s.
+  bool settled(TimePoint now) const;
   /// Writes the gauges and counters.
   void collect(observe::TextWriter& writer) const;
 
@@ -57,6 +66,7 @@ class KvViews {
   bool follow_worker(Set& set, const fleet::Worker& worker, TimePoint now);
   void follow_source(Set& set, Target& target, const fleet::Worker& worker, TimePoint now);
   void drop_source(Set& set, Target& target);
+  std::optional<kv::Checkpoint> take_over(Set& set, Target& target);
   TargetState state_of(Set& set, Target& target, TimePoint now);
   bool refresh(Set& set, TimePoint now);
   void publish();
@@ -66,8 +76,10 @@ class KvViews {
   std::unique_ptr<kv::EventFeed> feed_;  // from the first source on
   std::shared_ptr<const fleet::Fleet> fleet_;
   TimePoint retry_at_ = TimePoint::max();  // sources that could not be followed
-  std::set<std::uint64_t> blockless_;      // sets of unknown block size that were warned of
-  mutable std::mutex mutex_;               // of what follows, against `collect`
+  std::map<std::pair<std::uint64_t, std::uint32_t>, kv::DumpedTarget> offered_;  // by worker, rank
+  TimePoint offered_until_;
+  std::set<std::uint64_t> blockless_;  // sets of unknown block size that were warned of
+  mutable std::mutex mutex_;           // of what follows, against `collect`
   std::map<std::uint64_t, std::unique_ptr<Set>> sets_;
   std::unique_ptr<Totals> former_;  // of sources that are gone
 };

@@ -34,6 +34,7 @@ struct KvViews::Target {
   TimePoint since;                          ///< Its subscription's beginning.
   TimePoint retry_at;                       ///< Not subscribed again before.
   Warned warned = Warned::Nothing;
+  bool taken_over = false;           ///< From a peer, when this subscription began.
   std::chrono::seconds distrust{0};  ///< How long its events do not count when they are wrong.
   std::optional<TimePoint> distrusted_until;
   std::unique_ptr<kv::IndexWriter> writer;         ///< Outlives the subscription.

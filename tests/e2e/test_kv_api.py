@@ -201,7 +201,7 @@ def dump(server):
         answer = client.get("/v1/kv/dump")
     assert answer.status_code == 200 and answer.headers["content-type"] == "application/x-ndjson"
     version, *lines, end = [json.loads(line) for line in answer.text.splitlines()]
-    assert version == {"version": 1}
+    assert version == {"version": 2}
     targets, held, announced = [], {}, 0
     for line in lines:
         if "target" in line:

@@ -144,6 +144,63 @@ TEST_F(FeedTest, AMessageAboveTheLimitIsGivenUpAndTheRestFollowed) {
   EXPECT_EQ(sink_.order(), (Order{100, 102}));
 }
 
+TEST_F(FeedTest, AnEngineThatWasCutForALiveMessageAboveTheLimitIsFollowedOn) {
+  FeedOptions options = fast();
+  options.max_message_bytes = 64 * 1024;
+  options.reopen = std::chrono::milliseconds(50);
+  options.recovery.replay_timeout = std::chrono::milliseconds(100);
+  ScriptedPublisher publisher;
+  follow(publisher, options);
+  ASSERT_EQ(publisher.request(), 0U);
+  publisher.end();
+  ASSERT_TRUE(reaches(ViewState::NoEvents));
+  publisher.publish(0, payload(100));
+  ASSERT_TRUE(reaches(0));
+  publisher.publish(1, std::string(1 << 20, 'x'));
+  ASSERT_TRUE(eventually([&] { return subscription_->status().state != ViewState::Live; }));
+  // The replay has that batch, too, and is given up.
+  while (count(&Counters::given_up) == 0) {
+    if (const auto start = publisher.request(); start && count(&Counters::given_up) == 0) {
+      publisher.answer(0, payload(100));
+      publisher.answer(1, std::string(1 << 20, 'x'));
+    }
+    ASSERT_TRUE(eventually([&, before = count(&Counters::replays)] {
+      return count(&Counters::replays) > before || count(&Counters::given_up) > 0 ||
+             subscription_->status().state == ViewState::Live;
+    }));
+    if (subscription_->status().state == ViewState::Live) {
+      break;  // the last known batch was confirmed; what comes next shows the gap
+    }
+  }
+  publisher.publish(2, payload(102));
+  ASSERT_TRUE(eventually([&] { return subscription_->status().last_sequence == 2U; }));
+  EXPECT_EQ(sink_.order(), (Order{100, 102}));
+}
+
+TEST_F(FeedTest, AStrangerAtTheEnginesPortIsForgotten) {
+  FeedOptions options = fast();
+  options.reopen = std::chrono::milliseconds(50);
+  mock::KvPublisherOptions engine;
+  engine.block_size = kBlockSize;
+  engine.replay_endpoint = "tcp://127.0.0.1:*";
+  {
+    net::zmq::Context context;
+    auto stranger = net::zmq::Socket::open(context, net::zmq::Kind::Router);
+    ASSERT_TRUE(stranger);
+    const auto bound = (*stranger)->bind("tcp://127.0.0.1:*");
+    ASSERT_TRUE(bound);
+    engine.endpoint = *bound;
+    auto monitor = (*stranger)->monitor(context);
+    ASSERT_TRUE(monitor);
+    follow(engine.endpoint, "", sink_, options);
+    // It is met, and the greeting fails.
+    ASSERT_TRUE(eventually([&] { return (*monitor)->next().has_value(); }));
+  }
+  auto publisher = mock::KvPublisher::start(engine);
+  ASSERT_TRUE(publisher) << publisher.error().message;
+  EXPECT_TRUE(reaches(ViewState::NoEvents));
+}
+
 TEST_F(FeedTest, BatchesOfAnotherRankAreRejected) {
   ScriptedPublisher publisher;
   follow(publisher);
@@ -298,7 +355,7 @@ TEST_F(FeedTest, AHostNameIsTriedWithBothFamilies) {
     GTEST_SKIP() << bound.error().message;
   }
   FeedOptions options = fast();
-  options.other_family = std::chrono::milliseconds(50);
+  options.reopen = std::chrono::milliseconds(50);
   const std::string port = bound->substr(bound->rfind(':'));
   follow("tcp://localhost" + port, "", sink_, options);
   EXPECT_TRUE(reaches(ViewState::NoEvents));

@@ -526,5 +526,30 @@ TEST(EventNormalizer, EveryReasonHasItsName) {
   EXPECT_EQ(names.back(), "namespace_memory_full");
 }
 
+TEST(EventNormalizer, AnotherOneGoesOnWithWhatOneHasLearned) {
+  Source source;
+  source.apply(store({1, 2}, nil(), {{"cache_salt", str("tenant-a")}}));
+  source.apply(store({2}, nil(), {{"cache_salt", str("tenant-b")}}));
+  source.apply(store({3}, nil(), {{"group_idx", i64(5)}, {"kv_cache_spec_kind", str("mamba")}}));
+  source.apply(
+      store({4}, nil(), {{"group_idx", i64(6)}, {"kv_cache_spec_kind", str("full_attention")}}));
+  const NormalizerMemory memory = source.normalizer.memory();
+  EXPECT_THAT(memory.salted, SizeIs(2));
+  EXPECT_THAT(memory.groups, SizeIs(2));
+  Source other;
+  other.normalizer.restore(memory);
+  EXPECT_EQ(other.normalizer.bigram(), source.normalizer.bigram());
+  for (Source* one : {&source, &other}) {
+    EXPECT_THAT(locals(one->apply(store({7}, u64(1)))), ElementsAre(local(1, "", "tenant-a")));
+    EXPECT_THAT(one->apply(store({8}, u64(2))), IsEmpty()) << "an ambiguous parent";
+    EXPECT_THAT(one->apply(store({9}, nil(), {{"group_idx", i64(5)}})), IsEmpty());
+    EXPECT_THAT(one->apply(store({9}, nil(), {{"group_idx", i64(6)}})), SizeIs(1));
+    EXPECT_EQ(one->normalizer.salted_blocks(), 3U);
+  }
+  Source small({.max_salted_blocks = 1});
+  small.normalizer.restore(memory);
+  EXPECT_EQ(small.normalizer.salted_blocks(), 1U);
+}
+
 }  // namespace
 }  // namespace fairlead::kv

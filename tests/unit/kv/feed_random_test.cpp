@@ -7,6 +7,7 @@
 #include <deque>
 #include <random>
 
+#include "kv/dump.hpp"
 #include "kv/feed_testing.hpp"
 #include "kv/index_writer.hpp"
 #include "mock/block_pool.hpp"
@@ -130,6 +131,17 @@ int break_connections(const std::string& endpoint) {
   return broken;
 }
 
+/// Device copies by block.
+CountingSink::Copies copies_in(const KvIndex& index, TargetId target) {
+  std::vector<HeldBlock> held;
+  index.snapshot(target, held);
+  CountingSink::Copies copies;
+  for (const HeldBlock& block : held) {
+    copies[block.engine] = static_cast<int>(block.copies[static_cast<int>(Tier::Device)]);
+  }
+  return copies;
+}
+
 class RandomFeedTest : public FeedTest {
  protected:
   // Steps until that many events were published, never far ahead of the feed.
@@ -203,13 +215,7 @@ TEST_F(RandomFeedTest, TheIndexEqualsTheEnginesCache) {
   for (int round = 0; round < 4; ++round) {
     run(engine, 30000);
     ASSERT_TRUE(reaches(engine.batches() - 1));
-    std::vector<HeldBlock> held;
-    index.snapshot(*target, held);
-    CountingSink::Copies copies;
-    for (const HeldBlock& block : held) {
-      copies[block.engine] = static_cast<int>(block.copies[static_cast<int>(Tier::Device)]);
-    }
-    EXPECT_EQ(copies, engine.truth());
+    EXPECT_EQ(copies_in(index, *target), engine.truth());
     std::size_t hits = 0;
     for (int i = 0; i < 500; ++i) {
       const auto tokens = engine.prompt();
@@ -225,6 +231,85 @@ TEST_F(RandomFeedTest, TheIndexEqualsTheEnginesCache) {
   }
   EXPECT_GT(count(&RecoveryCounters::gaps), 0);
   EXPECT_EQ(writer.counters().unknown_parent.get(), 0);
+}
+
+// The engine keeps few batches: who comes late by itself learns less than all of it.
+TEST_F(RandomFeedTest, APeersViewIsGoneOnWithWhereItStood) {
+  mock::KvPublisherOptions options = engine_options();
+  options.buffer_steps = 300;
+  RandomEngine engine(options, 5);
+  KvIndex index({});
+  IndexWriter writer(index, *index.add_target());
+  const std::string& endpoint = engine.publisher().endpoint();
+  const std::string& replay = engine.publisher().replay_endpoint();
+  follow(endpoint, replay, writer);
+  ASSERT_TRUE(reaches(ViewState::NoEvents));
+  engine.publisher().set_drop_probability(0.05);
+  run(engine, 20000);
+  EventFeed late_feed(fast());
+  for (int round = 0; round < 5; ++round) {
+    // Batches are being applied while the view is read.
+    std::optional<Checkpoint> point;
+    DumpedTarget dumped;
+    for (int step = 0; step < 100; ++step) {
+      engine.step();
+    }
+    ASSERT_TRUE(eventually([&] {
+      dumped.blocks.clear();
+      point = subscription_->checkpoints()->checkpoint(
+          [&] { index.snapshot(writer.target(), dumped.blocks); });
+      return point.has_value();
+    }));
+    dumped.checkpoint = point;
+    KvIndex late_index({});
+    IndexWriter late_writer(late_index, *late_index.add_target());
+    ASSERT_EQ(late_index.restore(late_writer.target(), dumped.blocks), StoreOutcome::Stored);
+    auto late = late_feed.subscribe(spec_of(endpoint, replay), late_writer, point);
+    ASSERT_TRUE(late);
+    run(engine, 500);
+    ASSERT_TRUE(reaches(engine.batches() - 1));
+    ASSERT_TRUE(
+        eventually([&] { return (*late)->status().last_sequence == engine.batches() - 1; }));
+    EXPECT_EQ((*late)->status().coverage, Coverage::Complete);
+    EXPECT_EQ((*late)->recovery().clears.get(), 0);
+    EXPECT_EQ(copies_in(late_index, late_writer.target()), engine.truth());
+  }
+}
+
+TEST_F(RandomFeedTest, APeersViewOfAnotherLifeIsDropped) {
+  mock::KvPublisherOptions options = engine_options();
+  auto engine = std::make_unique<RandomEngine>(options, 6);
+  options.endpoint = engine->publisher().endpoint();
+  options.replay_endpoint = engine->publisher().replay_endpoint();
+  KvIndex index({});
+  IndexWriter writer(index, *index.add_target());
+  follow(options.endpoint, options.replay_endpoint, writer);
+  ASSERT_TRUE(reaches(ViewState::NoEvents));
+  run(*engine, 3000);
+  ASSERT_TRUE(reaches(engine->batches() - 1));
+  std::vector<HeldBlock> held;
+  const auto point =
+      subscription_->checkpoints()->checkpoint([&] { index.snapshot(writer.target(), held); });
+  ASSERT_TRUE(point);
+  const auto giver = subscription_->checkpoints();
+  subscription_.reset();
+  EXPECT_FALSE(giver->checkpoint([] { ADD_FAILURE() << "read after the end"; }));
+
+  engine.reset();
+  engine = std::make_unique<RandomEngine>(options, 7);
+  for (int step = 0; step < 2000; ++step) {
+    engine->step();
+  }
+  KvIndex late_index({});
+  IndexWriter late_writer(late_index, *late_index.add_target());
+  ASSERT_EQ(late_index.restore(late_writer.target(), held), StoreOutcome::Stored);
+  EventFeed late_feed(fast());
+  auto late =
+      late_feed.subscribe(spec_of(options.endpoint, options.replay_endpoint), late_writer, point);
+  ASSERT_TRUE(late);
+  ASSERT_TRUE(eventually([&] { return (*late)->status().last_sequence == engine->batches() - 1; }));
+  EXPECT_EQ((*late)->recovery().restarts.get(), 1);
+  EXPECT_EQ(copies_in(late_index, late_writer.target()), engine->truth());
 }
 
 }  // namespace

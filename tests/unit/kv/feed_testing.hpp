@@ -183,15 +183,18 @@ class FeedTest : public ::testing::Test {
     options.recovery.first_backoff = std::chrono::milliseconds(10);
     return options;
   }
-  void follow(const std::string& endpoint, const std::string& replay, EventSink& sink,
-              FeedOptions options = fast()) {
-    feed_.emplace(options);
+  static SourceSpec spec_of(const std::string& endpoint, const std::string& replay) {
     SourceSpec spec;
     spec.endpoint = endpoint;
     spec.replay_endpoint = replay;
     spec.block_size = kBlockSize;
     spec.label = "worker_1 dp_rank=0";
-    auto subscription = feed_->subscribe(spec, sink);
+    return spec;
+  }
+  void follow(const std::string& endpoint, const std::string& replay, EventSink& sink,
+              FeedOptions options = fast()) {
+    feed_.emplace(options);
+    auto subscription = feed_->subscribe(spec_of(endpoint, replay), sink);
     ASSERT_TRUE(subscription) << subscription.error().message;
     subscription_ = std::move(*subscription);
   }

@@ -379,6 +379,92 @@ TEST_F(RecoveryTest, ALifeWhoseBufferMovedOnWhileDisconnectedIsBuiltAnew) {
   expect_view(4);
 }
 
+TEST_F(RecoveryTest, AViewThatWasTakenOverIsUsedOnceItsLastBatchIsConfirmed) {
+  engine_ = ModelPublisher("a", 6);
+  host_.each = {.stored = 4, .removed = 1};
+  start_live();
+  for (int i = 0; i < 9; ++i) {
+    live();
+  }
+  const StreamPoint before = *recovery_->point();
+  EXPECT_EQ(before.sequence, 8U);
+  EXPECT_EQ(before.batches, 9U);
+  EXPECT_EQ(before.stored, 36U);
+  EXPECT_EQ(before.removed, 9U);
+  hand_on();
+  expect_state(ViewState::Connecting);
+  lose(3);
+  recovery_->connected(now_);
+  ASSERT_EQ(host_.asked, 8U);
+  expect_state(ViewState::Replaying);
+  EXPECT_FALSE(recovery_->usable());
+  live();
+  answer();
+  expect_state(ViewState::Live);
+  EXPECT_TRUE(recovery_->usable());
+  EXPECT_EQ(recovery_->coverage(), Coverage::Complete);
+  EXPECT_EQ(host_.clears, 0);
+  expect_view();
+  EXPECT_EQ(recovery_->point()->batches, 13U);
+}
+
+TEST_F(RecoveryTest, AViewOfAnotherLifeThatWasTakenOverIsDropped) {
+  for (const int batches : {1, 3, 9}) {
+    engine_ = ModelPublisher("a");
+    start_live();
+    live();
+    live();
+    live();
+    hand_on();
+    engine_ = ModelPublisher("b");
+    lose(batches);
+    recovery_->connected(now_);
+    answer();
+    answer();
+    expect_state(ViewState::Live);
+    EXPECT_EQ(recovery_->coverage(), Coverage::Complete);
+    EXPECT_EQ(count(&Counters::restarts), 1);
+    expect_view();
+    host_.clear();
+  }
+}
+
+TEST_F(RecoveryTest, AViewThatWasTakenOverTooLateIsBuiltAnew) {
+  engine_ = ModelPublisher("a", 3);
+  start_live();
+  live();
+  live();
+  hand_on();
+  lose(5);
+  recovery_->connected(now_);
+  answer();
+  expect_state(ViewState::Live);
+  EXPECT_EQ(recovery_->coverage(), Coverage::Partial);
+  expect_view(4);
+}
+
+TEST_F(RecoveryTest, AViewIsNotHandedOnWhileItIsInDoubtOrBroken) {
+  start();
+  EXPECT_FALSE(recovery_->point());
+  recovery_->connected(now_);
+  EXPECT_FALSE(recovery_->point());
+  answer();
+  EXPECT_FALSE(recovery_->point()) << "no batch so far";
+  live();
+  EXPECT_TRUE(recovery_->point());
+  recovery_->disconnected(now_);
+  EXPECT_FALSE(recovery_->point());
+  recovery_->connected(now_);
+  EXPECT_FALSE(recovery_->point());
+  answer();
+  EXPECT_TRUE(recovery_->point());
+  start({.replay = false});
+  recovery_->connected(now_);
+  live();
+  expect_state(ViewState::Live);
+  EXPECT_FALSE(recovery_->point()) << "nobody could confirm it";
+}
+
 TEST_F(RecoveryTest, ANewInstanceIsBuiltFromItsStart) {
   start_live();
   live();

@@ -95,9 +95,17 @@ class RecoveryTest : public ::testing::Test {
  protected:
   using Milliseconds = std::chrono::milliseconds;
 
-  void start(RecoveryOptions options = {}) {
+  void start(RecoveryOptions options = {}, const std::optional<StreamPoint>& from = {}) {
     options_ = options;
-    recovery_.emplace(options, host_, now_);
+    recovery_.emplace(options, host_, now_, from);
+  }
+  /// Ends the recovery and begins another one with its view, as a peer that was handed it.
+  void hand_on() {
+    const auto point = recovery_->point();
+    ASSERT_TRUE(point);
+    start(options_, point);
+    EXPECT_FALSE(recovery_->usable());
+    EXPECT_FALSE(recovery_->point()) << "not confirmed yet";
   }
   void start_live() {
     start();

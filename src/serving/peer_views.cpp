@@ -1,0 +1,135 @@
+#include "serving/peer_views.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/log.hpp"
+#include "net/event.hpp"
+#include "net/http_client.hpp"
+
+namespace fairlead::serving {
+namespace {
+
+constexpr std::string_view kPath = "/v1/kv/dump";
+constexpr std::size_t kMostErrorBytes = std::size_t{64} * 1024;
+
+/// One dump that is being read.
+struct Download {
+  explicit Download(std::size_t max_bytes) : reader(max_bytes) {}
+
+  net::Event moved;  // bytes came, or it is over
+  bool over = false;
+  kv::DumpReader reader;
+  Result<> read;  // what the reader said
+  std::optional<Result<net::http::ClientResponse>> answer;
+};
+
+net::Task<> fetch(net::http::Client& client, net::TimePoint deadline, Download& download) {
+  const auto take = [&download](std::string_view bytes) {
+    download.read = download.reader.feed(bytes);
+    download.moved.set();
+  };
+  download.answer = co_await client.stream(
+      {.method = "GET", .target = std::string(kPath), .headers = {}, .body = {}}, deadline, take);
+  download.over = true;
+  download.moved.set();
+}
+
+}  // namespace
+
+PeerViews::PeerViews(net::Dialer& dialer, fleet::Resolver& resolver, PeerOptions options)
+    : dialer_(dialer), resolver_(resolver), options_(std::move(options)) {}
+
+void PeerViews::start(OnDone on_done) {
+  on_done_ = std::move(on_done);
+  deadline_ = net::Reactor::current()->now() + options_.timeout;
+  tasks_.spawn(run());
+}
+
+net::Task<> PeerViews::run() {
+  co_await net::NextTurn();
+  std::vector<kv::DumpedTarget> found;
+  for (const fleet::Endpoint& peer : options_.peers) {
+    if (co_await ask_all(peer, found)) {
+      break;
+    }
+    if (net::Reactor::current()->now() >= deadline_) {
+      log::warn("the peers' views of caches did not come in time; going on without");
+      break;
+    }
+  }
+  on_done_(std::move(found));
+}
+
+// True when one of the peer's addresses knew something.
+net::Task<bool> PeerViews::ask_all(const fleet::Endpoint& peer,
+                                   std::vector<kv::DumpedTarget>& found) {
+  const auto addresses = co_await resolver_.resolve(peer.host, peer.port);
+  if (!addresses) {
+    log::warn("peer {}: {}", peer.url, addresses.error().message);
+    co_return false;
+  }
+  std::string failure;
+  bool answered = false;
+  for (const net::Address& address : *addresses) {
+    Dump dump = co_await ask(peer, address);
+    if (!dump) {
+      failure = fmt::format("{}: {}", address.to_string(), dump.error().message);
+      continue;
+    }
+    answered = true;
+    std::erase_if(*dump, [](const kv::DumpedTarget& target) { return !target.checkpoint; });
+    if (dump->empty()) {
+      log::info("peer {} ({}) follows no caches that could be taken over", peer.url,
+                address.to_string());
+      continue;
+    }
+    std::size_t blocks = 0;
+    for (const kv::DumpedTarget& target : *dump) {
+      blocks += target.blocks.size();
+    }
+    log::info("peer {} ({}) knows {} blocks in the caches of {} ranks", peer.url,
+              address.to_string(), blocks, dump->size());
+    found = std::move(*dump);
+    co_return true;
+  }
+  if (!answered) {
+    log::warn("peer {} gives no views of caches: {}", peer.url, failure);
+  }
+  co_return false;
+}
+
+net::Task<PeerViews::Dump> PeerViews::ask(const fleet::Endpoint& peer,
+                                          const net::Address& address) {
+  net::http::Client client(dialer_, peer.authority, {address},
+                           {.body_bytes = kMostErrorBytes, .connect_timeout = options_.stall});
+  Download download(options_.max_bytes);
+  net::TaskGroup fetching;
+  fetching.spawn(fetch(client, deadline_, download));
+  while (!download.over && download.read) {
+    download.moved.reset();
+    if (!co_await download.moved.wait_for(options_.stall)) {
+      co_return fail(ErrorCode::EngineSilent, "it has stopped answering");
+    }
+  }
+  if (!download.read) {
+    co_return fail(ErrorCode::InvalidRequest, "its dump: " + download.read.error().message);
+  }
+  if (!*download.answer) {
+    co_return std::unexpected(download.answer->error());
+  }
+  if (const int status = (**download.answer).status; status != 200) {
+    co_return fail(ErrorCode::InvalidRequest, fmt::format("it answers with status {}", status));
+  }
+  Dump dump = download.reader.take();
+  if (!dump) {
+    co_return fail(ErrorCode::InvalidRequest, "its dump: " + dump.error().message);
+  }
+  co_return dump;
+}
+
+}  // namespace fairlead::serving

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "fleet/endpoint.hpp"
+#include "fleet/resolver.hpp"
+#include "kv/dump.hpp"
+#include "net/reactor.hpp"
+#include "net/socket.hpp"
+#include "net/task.hpp"
+#include "net/task_group.hpp"
+
+namespace fairlead::serving {
+
+/// Which frontends are asked, and for how long.
+struct PeerOptions {
+  std::vector<fleet::Endpoint> peers;  ///< In this order; may name this frontend, too.
+  net::Duration timeout = std::chrono::seconds(30);  ///< For all of them.
+  net::Duration stall = std::chrono::seconds(5);     ///< Silence that ends the asking of one.
+  std::size_t max_bytes = std::size_t{2} << 30U;     ///< Of one peer's blocks.
+};
+
+/// Asks other frontends for what they know of the engines' caches (`/v1/kv/dump`), one after
+/// another, every address of a name for itself, until one of them knows something. Belongs to one
+/// reactor.
+class PeerViews {
+ public:
+  /// Gets what was found, perhaps nothing, once and not inside `start`.
+  using OnDone = std::move_only_function<void(std::vector<kv::DumpedTarget>)>;
+
+  /// `dialer` and `resolver` outlive it. Destroying it ends the asking.
+  PeerViews(net::Dialer& dialer, fleet::Resolver& resolver, PeerOptions options);
+  PeerViews(const PeerViews&) = delete;
+  PeerViews& operator=(const PeerViews&) = delete;
+
+  /// Begins to ask.
+  void start(OnDone on_done);
+
+ private:
+  using Dump = Result<std::vector<kv::DumpedTarget>>;
+
+  net::Task<> run();
+  net::Task<bool> ask_all(const fleet::Endpoint& peer, std::vector<kv::DumpedTarget>& found);
+  net::Task<Dump> ask(const fleet::Endpoint& peer, const net::Address& address);
+
+  net::Dialer& dialer_;
+  fleet::Resolver& resolver_;
+  const PeerOptions options_;
+  OnDone on_done_;
+  net::TimePoint deadline_;
+  net::TaskGroup tasks_;  // the last: what they use outlives them
+};
+
+}  // namespace fairlead::serving
