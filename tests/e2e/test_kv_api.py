@@ -208,6 +208,8 @@ def dump(server):
             targets.append(line["target"])
             announced += line["target"]["blocks"]
             blocks = held[line["target"]["worker_id"], line["target"]["dp_rank"]] = {}
+        elif "salted" in line:
+            assert 0 < len(line["salted"]) <= min(512, targets[-1]["checkpoint"]["salted"])
         else:
             assert 0 < len(line["blocks"]) <= 512
             for engine_hash, sequence_hash, *copies in line["blocks"]:

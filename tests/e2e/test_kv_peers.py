@@ -11,7 +11,7 @@ from test_kv_routing import (BLOCK, FOLDER, cached, complete, last_choice, promp
                              start_engines, states, workers)
 
 # An engine that keeps so few batches for replay tells a newcomer next to nothing.
-FORGETFUL = ["--kv-events-buffer-steps", "4"]
+FORGETFUL = ["--kv-events-buffer-steps", "2"]
 TAKEN = re.compile(r"peer \S+ \(\S+\) knows (\d+) blocks in the caches of (\d+) ranks")
 
 
@@ -32,14 +32,14 @@ def test_two_replicas_know_the_same(mock_engine, serve, ranks):
     """What `make kv-peers` shows: a second replica starts knowing what the first one knows."""
     engines = start_engines(mock_engine, 2, *FORGETFUL, "--data-parallel-size", ranks)
     first = start(serve, engines)
-    warm(first, engines, 12)
+    warm(first, engines, 24)
     second = start(serve, engines, "--kv-peers", f"http://{first.http}", "--router-predicted-ttl-secs", "0")
     line = second.process.wait_log(TAKEN)
     print(f"\nfirst replica:  {sum(map(len, held(first)[0].values()))} blocks")
     print(f"second replica: {line.group(0)}")
     assert held(second) == held(first)
     assert set(states(second).values()) <= {"live", "no_events"}
-    for number in range(12):
+    for number in range(24):
         answer = complete(second, prompt(number))
         worker, rank, overlap, total = last_choice(second, number + 1)
         print(f"prompt {number:2}: worker_{worker} dp_rank={rank} {overlap}/{total} blocks, "
@@ -48,9 +48,9 @@ def test_two_replicas_know_the_same(mock_engine, serve, ranks):
     alone = start(serve, engines)
     blocks = sum(map(len, held(alone)[0].values()))
     print(f"a replica without --kv-peers: {blocks} blocks")
-    assert blocks < 12 * 4, "the engines have forgotten the events that the others saw"
+    assert blocks < 24 * 4, "the engines have forgotten the events that the others saw"
     # Both go on following the engines.
-    for number in range(12, 18):
+    for number in range(24, 30):
         complete((first, second)[number % 2], prompt(number))
     settle(first, engines)
     wait_until(lambda: held(second) == held(first), 10, "the replicas to agree")
@@ -178,7 +178,7 @@ def test_a_stop_does_not_wait_for_peers(mock_engine, serve):
 
 
 @pytest.mark.parametrize("value, message", [
-    ("https://h:1", "kv-peers"), ("h:1/path", "kv-peers"), (",", "kv-peers"), ("h:99999", "kv-peers")])
+    ("https://h:1", "kv-peers"), ("h:1/path", "kv-peers"), ("h:99999", "kv-peers")])
 def test_a_bad_peer_is_one_line_and_exit_2(launcher, value, message):
-    result = launcher.run("serve", "--engine", "127.0.0.1:1", "--router-mode", "kv", "--kv-peers", value)
+    result = launcher.run("serve", "--direct", "--engine-url", "127.0.0.1:1", "--router-mode", "kv", "--kv-peers", value)
     assert result.returncode == 2 and message in result.stderr and len(result.stderr.strip().splitlines()) == 1
