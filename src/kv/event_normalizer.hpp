@@ -79,8 +79,8 @@ inline constexpr std::size_t kMaxGroups = 256;
 /// What a normalizer has learned of its engine, as it is handed to a peer.
 struct NormalizerMemory {
   std::optional<bool> bigram = {};  ///< As of `EventNormalizer::bigram`.
-  std::vector<std::pair<std::int64_t, bool>> groups =
-      {};  ///< Cache groups, and whether they count.
+  /// Cache groups, and whether they count.
+  std::vector<std::pair<std::int64_t, bool>> groups = {};
   /// Salted blocks, in no particular order.
   std::vector<std::pair<EngineHash, NamespaceMemory::Entry>> salted = {};
   /// Equality of all.

@@ -56,6 +56,7 @@ class KvRoutesTest : public ServingFixture {
     view->caches = std::move(caches);
     view->places = {{.worker_id = 1, .slot = 0, .rank = 0}};
     view->states = {state};
+    view->checkpoints.resize(1);
     view->by_ref = {*id};
     auto views = std::make_shared<routing::KvViewMap>();
     views->emplace(1, std::move(view));

@@ -385,6 +385,7 @@ TEST_F(FeedTest, ManySourcesShareThreadsAndStopAtAnyTime) {
   constexpr std::size_t kSources = 20;
   FeedOptions fast_options = fast();
   fast_options.threads = 2;
+  fast_options.reopen = std::chrono::milliseconds(1);
   feed_.emplace(fast_options);
   std::vector<std::unique_ptr<mock::KvPublisher>> engines;
   std::vector<std::unique_ptr<CountingSink>> sinks;
