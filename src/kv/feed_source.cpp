@@ -189,15 +189,17 @@ bool FeedSource::tick() {
   const auto lock = lock_view();
   const TimePoint now = Clock::now();
   const std::int64_t replays = recovery_.counters().replays.get();
-  if (now >= reopen_at_) {
+  // A socket signals what arrives once it was read in vain, and sending may take the signal of what
+  // arrived in the meantime.
+  const bool reopened = now >= reopen_at_;
+  if (reopened) {
     reopen();
   }
   if (now >= recovery_.deadline()) {
     recovery_.tick(now);
   }
   publish();
-  // Sending may take the signal of what arrived in the meantime.
-  return recovery_.counters().replays.get() != replays;
+  return reopened || recovery_.counters().replays.get() != replays;
 }
 
 FeedSource::TimePoint FeedSource::deadline() const {

@@ -119,8 +119,8 @@ class FeedSource final : public CheckpointGiver, private RecoveryHost, private E
   Recovery recovery_;
 
   int epoll_fd_ = -1;
-  std::unique_ptr<net::zmq::Monitor> monitor_;
   std::unique_ptr<net::zmq::Socket> live_;
+  net::zmq::Monitor* monitor_ = nullptr;  // of live_
   std::unique_ptr<net::zmq::Socket> replay_;
   std::uint64_t replay_number_ = 0;  // of the replay socket
   TimePoint reopen_at_ = TimePoint::max();

@@ -59,8 +59,8 @@ Result<> FeedSource::open_live() {
   }
   const int epoll_fd = epoll_fd_;
   unwatch();
-  monitor_ = std::move(*monitor);
   live_ = std::move(*socket);
+  monitor_ = *monitor;
   reopen_at_ = Clock::now() + options_.reopen;
   if (epoll_fd >= 0) {
     watch(epoll_fd);
@@ -116,7 +116,6 @@ void FeedSource::close() {
   const std::lock_guard lock(view_mutex_);
   closed_ = true;
   unwatch();
-  monitor_.reset();
   live_.reset();
   replay_.reset();
 }

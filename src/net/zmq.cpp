@@ -129,7 +129,13 @@ Result<std::unique_ptr<Socket>> Socket::open(Context& context, Kind kind,
   return socket;
 }
 
-Socket::~Socket() { zmq_close(handle_); }
+Socket::~Socket() {
+  // The library's thread would wait for ever, and with it every connection of the context, to tell
+  // of this socket once nobody can take it: so that ends first.
+  zmq_socket_monitor(handle_, nullptr, 0);
+  monitor_.reset();
+  zmq_close(handle_);
+}
 
 Result<std::string> Socket::bind(const std::string& endpoint) {
   // Only then: it makes IPv4 endpoints read back as mapped IPv6 ones.
@@ -208,7 +214,7 @@ bool Socket::receive(Message& message) {
   }
 }
 
-Result<std::unique_ptr<Monitor>> Socket::monitor(Context& context) {
+Result<Monitor*> Socket::monitor(Context& context) {
   static std::atomic<std::uint64_t> count{0};
   const std::string endpoint = fmt::format("inproc://monitor-{}", count.fetch_add(1));
   if (zmq_socket_monitor(handle_, endpoint.c_str(),
@@ -219,13 +225,14 @@ Result<std::unique_ptr<Monitor>> Socket::monitor(Context& context) {
   if (!pair) {
     return fail(ErrorCode::Internal, fmt::format("cannot open a ZeroMQ socket: {}", last_error()));
   }
-  std::unique_ptr<Monitor> monitor(new Monitor(pair));
+  monitor_.reset(new Monitor(pair));
   const int zero = 0;
   zmq_setsockopt(pair, ZMQ_LINGER, &zero, sizeof zero);
+  zmq_setsockopt(pair, ZMQ_RCVHWM, &zero, sizeof zero);  // nor does it wait for events to be read
   if (zmq_connect(pair, endpoint.c_str()) != 0) {
     return fail(ErrorCode::Internal, fmt::format("cannot watch a socket: {}", last_error()));
   }
-  return monitor;
+  return monitor_.get();
 }
 
 int Socket::fd() const { return descriptor_of(handle_); }

@@ -134,8 +134,9 @@ class Socket {
   std::optional<Frames> receive();
   /// Likewise, without copying; false when there is none.
   bool receive(Message& message);
-  /// Begins to watch the connection; before `connect`, and once.
-  Result<std::unique_ptr<Monitor>> monitor(Context& context);
+  /// Begins to watch the connection; before `connect`, and once. The monitor lives as long as the
+  /// socket and is used by the same thread.
+  Result<Monitor*> monitor(Context& context);
   /// A descriptor that becomes readable, edge-triggered, when `receive` or `send` must be tried
   /// again.
   int fd() const;
@@ -145,6 +146,7 @@ class Socket {
   Socket(void* handle, Family family) : handle_(handle), family_(family) {}
   void* handle_;
   Family family_;
+  std::unique_ptr<Monitor> monitor_;
 };
 
 /// Waits until a message can be received from `socket` or `fd` is readable, at most

@@ -277,10 +277,10 @@ TEST_F(KvRoutesTest, ADumpIsLinesUpToAnEnd) {
   std::vector<kv::SequenceHash> hashes;
   kv::prompt_hashes(ids(16), {.block_size = 16}, kv::hash_seed({}, {}), hashes);
   EXPECT_EQ(exchange.body,
-            "{\"version\":1}\n"
+            "{\"version\":2}\n"
             R"({"target":{"model":"demo","namespace":"","role":"Aggregated","block_size":16,)"
             R"("bigram":false,"worker_id":1,"dp_rank":0,"endpoint":"http://engine:1",)"
-            R"("instance_id":"","state":"live","blocks":1}})"
+            R"("instance_id":"","state":"live","blocks":1,"checkpoint":null}})"
             "\n{\"blocks\":[[" +
                 std::to_string(hashes[0] + 1) + "," + std::to_string(hashes[0]) +
                 ",1,0,0,0]]}\n{\"end\":{\"targets\":1,\"blocks\":1}}\n");

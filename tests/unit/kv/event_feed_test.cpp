@@ -385,7 +385,7 @@ TEST_F(FeedTest, ManySourcesShareThreadsAndStopAtAnyTime) {
   constexpr std::size_t kSources = 20;
   FeedOptions fast_options = fast();
   fast_options.threads = 2;
-  fast_options.reopen = std::chrono::milliseconds(1);
+  fast_options.reopen = std::chrono::milliseconds(10);
   feed_.emplace(fast_options);
   std::vector<std::unique_ptr<mock::KvPublisher>> engines;
   std::vector<std::unique_ptr<CountingSink>> sinks;
@@ -419,7 +419,10 @@ TEST_F(FeedTest, ManySourcesShareThreadsAndStopAtAnyTime) {
   }
   for (std::size_t i = 0; i < kSources; ++i) {
     if (subscriptions[i]) {
-      EXPECT_TRUE(eventually([&] { return sinks[i]->copies().size() == 50; }));
+      EXPECT_TRUE(eventually([&] { return sinks[i]->copies().size() == 50; }))
+          << i << ": " << name(subscriptions[i]->status().state) << " " << sinks[i]->copies().size()
+          << " blocks, " << subscriptions[i]->recovery().replays.get() << " replays "
+          << describe(subscriptions[i]->status().reason);
     }
   }
 }
