@@ -102,7 +102,6 @@ void Recovery::live(std::uint64_t sequence, std::string_view payload, TimePoint 
     restart(now);
   }
   last_live_ = sequence;
-  check_at_ = now + options_.settle_check;
   if (phase_ == Phase::Live || (phase_ == Phase::Disconnected && !options_.replay)) {
     live_in_order(sequence, payload, now);
   } else if (sequence < cursor_) {
@@ -122,9 +121,12 @@ void Recovery::live_in_order(std::uint64_t sequence, std::string_view payload, T
     coverage_ = sequence == 0 ? Coverage::Complete : Coverage::Partial;
   }
   if (sequence < cursor_) {
+    // A replay may have given it before. If that goes on, the replay was of another publisher: the
+    // check that is due then shows it.
     counters_.duplicates.add(1);
     return;
   }
+  check_at_ = now + options_.settle_check;
   if (sequence > cursor_) {
     counters_.gaps.add(1);
     host_.gap_detected(cursor_, sequence);
@@ -410,7 +412,8 @@ Recovery::TimePoint Recovery::deadline() const {
   if (phase_ == Phase::Waiting) {
     return retry_at_;
   }
-  return phase_ == Phase::Live && options_.replay ? check_at_ : TimePoint::max();
+  const TimePoint check = phase_ == Phase::Live && options_.replay ? check_at_ : TimePoint::max();
+  return unstable_ ? std::min(check, *last_restart_ + options_.restart_memory) : check;
 }
 
 }  // namespace fairlead::kv

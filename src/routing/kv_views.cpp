@@ -13,6 +13,9 @@
 namespace fairlead::routing {
 namespace {
 
+// How prompts are hashed is not changed again before.
+constexpr std::chrono::seconds kCutPause{60};
+
 // True when the index says nothing false of a target.
 bool is_live(TargetState state) {
   return state != TargetState::Connecting && state != TargetState::Stale &&
@@ -68,6 +71,9 @@ void KvViews::tick(TimePoint now) {
       if (set->learns()) {
         learn_block_size(*set, id);
       }
+      if (now >= set->cut_again_at) {
+        set->bigram = set->most_use_bigrams();
+      }
       cut_anew |=
           set->bigram != set->caches->params.bigram || (set->learns() && set->block_size != 0);
       set->caches->routed.expire(now);
@@ -97,21 +103,33 @@ void KvViews::learn_block_size(Set& set, std::uint64_t id) {
   }
 }
 
-// How the prompts of a set are cut: as its first worker says that knows, else as the first events
-// do.
-kv::HashParams KvViews::params_of(const fleet::WorkerSet& set, const Set* known) const {
-  kv::HashParams params{.block_size = options_.block_size, .bigram = known && known->bigram};
+// Tokens per block as an option or the first worker says that knows; 0 = nobody does.
+std::uint32_t KvViews::told_block_size(const fleet::WorkerSet& set) const {
+  std::uint32_t size = options_.block_size;
   for (const auto& worker : set.workers) {
-    if (params.block_size == 0) {
-      params.block_size = worker->info.kv_block_size;
+    size = size == 0 ? worker->info.kv_block_size : size;
+  }
+  return size;
+}
+
+// How the prompts of a set are cut: as it is told, else as the first events say, or a peer that
+// knows them.
+kv::HashParams KvViews::params_of(const fleet::WorkerSet& set, const Set* known) const {
+  kv::HashParams params{.block_size = told_block_size(set), .bigram = false};
+  std::uint32_t learned = 0;
+  if (known) {
+    params.bigram = known->bigram;
+    learned = known->block_size;
+  } else {
+    for (const auto& worker : set.workers) {
+      const auto offered = offered_.lower_bound({worker->id, 0});
+      if (offered != offered_.end() && offered->first.first == worker->id) {
+        params.bigram = offered->second.bigram;
+        learned = offered->second.block_size;
+      }
     }
-    const auto offered = offered_.lower_bound({worker->id, 0});
-    params.bigram |=
-        offered != offered_.end() && offered->first.first == worker->id && offered->second.bigram;
   }
-  if (params.block_size == 0 && known) {
-    params.block_size = known->block_size;
-  }
+  params.block_size = params.block_size == 0 ? learned : params.block_size;
   return params;
 }
 
@@ -120,8 +138,8 @@ bool KvViews::follow_set(const fleet::WorkerSet& set, TimePoint now) {
   const kv::HashParams params =
       params_of(set, known == sets_.end() ? nullptr : known->second.get());
   bool changed = false;
-  const std::uint32_t learned = known == sets_.end() ? 0 : known->second->block_size;
-  if (known != sets_.end() && known->second->caches->params != params) {
+  const bool anew = known != sets_.end() && known->second->caches->params != params;
+  if (anew) {
     drop_targets(*known->second, nullptr);
     sets_.erase(known);
     known = sets_.end();
@@ -144,7 +162,10 @@ bool KvViews::follow_set(const fleet::WorkerSet& set, TimePoint now) {
   if (known == sets_.end()) {
     auto made = std::make_unique<Set>();
     made->bigram = params.bigram;
-    made->block_size = learned;
+    made->block_size = told_block_size(set) == 0 ? params.block_size : 0;
+    if (anew) {
+      made->cut_again_at = now + kCutPause;
+    }
     made->caches = std::make_shared<KvCaches>(
         params, kv::IndexOptions{.max_bytes = options_.index_bytes, .max_targets = kMostTargets},
         kv::ApproximateIndexOptions{.ttl = options_.approximate_ttl,
@@ -219,6 +240,19 @@ bool KvViews::follow_worker(Set& set, const fleet::Worker& worker, TimePoint now
     changed = true;
   }
   return changed;
+}
+
+bool KvViews::Set::most_use_bigrams() const {
+  std::ptrdiff_t more = 0;
+  for (const auto& target : targets) {
+    if (!target->subscription) {
+      continue;
+    }
+    if (const auto pairs = target->subscription->normalizer().bigram()) {
+      more += *pairs ? 1 : -1;
+    }
+  }
+  return more == 0 ? caches->params.bigram : more > 0;
 }
 
 std::shared_ptr<const KvSetView> KvViews::Set::make_view() const {

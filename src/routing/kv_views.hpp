@@ -60,6 +60,7 @@ class KvViews {
   struct Totals;
 
   static void learn_block_size(Set& set, std::uint64_t id);
+  std::uint32_t told_block_size(const fleet::WorkerSet& set) const;
   kv::HashParams params_of(const fleet::WorkerSet& set, const Set* known) const;
   bool follow_set(const fleet::WorkerSet& set, TimePoint now);
   bool drop_targets(Set& set, const fleet::WorkerSet* workers);

@@ -175,12 +175,22 @@ TargetState KvViews::state_of(Set& set, Target& target, TimePoint now) {
   }
   const kv::SourceStatus status = target.subscription->status();
   const TargetState state = routing::state_of(status.state, status.usable);
-  set.bigram |= target.subscription->normalizer().bigram().value_or(false);
   if (target.writer->counters().full.get() > 0 && !std::exchange(set.warned_memory, true)) {
     log::warn(
         "worker_{} dp_rank={}: the index of its worker set has reached {} MiB; what does not fit "
         "counts as not cached; --router-index-limit-mb allows more",
         target.place.worker_id, target.place.rank, options_.index_bytes >> 20U);
+  }
+  const bool pairs = set.caches->params.bigram;
+  if (target.subscription->normalizer().bigram().value_or(pairs) != pairs) {
+    if (std::exchange(target.warned, Target::Warned::Hashing) != Target::Warned::Hashing) {
+      log::warn(
+          "worker_{} dp_rank={}: its KV blocks are {}, unlike those of most of its worker set: "
+          "its events do not count",
+          target.place.worker_id, target.place.rank,
+          pairs ? "of single tokens" : "of pairs of tokens (EAGLE)");
+    }
+    return TargetState::Stale;
   }
   const CacheScore score = set.caches->truth.score(target.id);
   if (state == TargetState::NoEvents && now - target.since > kSilence && score.requests > 0 &&

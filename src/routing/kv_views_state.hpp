@@ -24,7 +24,7 @@ inline constexpr std::size_t kMostTargets = 4096;
 /// One rank of one worker.
 struct KvViews::Target {
   /// What was said about it last; each thing is said once.
-  enum class Warned : std::uint8_t { Nothing, NoSource, Silent, BlockSize };
+  enum class Warned : std::uint8_t { Nothing, NoSource, Silent, BlockSize, Hashing };
 
   kv::TargetId id = 0;
   TargetPlace place;
@@ -44,7 +44,8 @@ struct KvViews::Target {
 /// One worker set.
 struct KvViews::Set {
   std::shared_ptr<KvCaches> caches;  ///< Outlives the targets' writers.
-  bool bigram = false;               ///< Its engines' keys are pairs.
+  bool bigram = false;               ///< Most of its engines' keys are pairs.
+  TimePoint cut_again_at;            ///< Not made anew for that before.
   std::uint32_t block_size = 0;      ///< As its engines' first events have it; 0 = not needed, or
                                      ///< not known yet.
   bool warned_full = false;
@@ -54,6 +55,8 @@ struct KvViews::Set {
 
   /// True while the events are followed only to learn the size of the blocks.
   bool learns() const { return caches->params.block_size == 0; }
+  /// What most engines do whose kind of keys is known; as now when that is undecided.
+  bool most_use_bigrams() const;
   /// A view of the targets as they are.
   std::shared_ptr<const KvSetView> make_view() const;
 };

@@ -5,7 +5,8 @@ import contextlib
 import httpx
 import pytest
 from fairlead import CardFolder, scaled, wait_until
-from test_kv_routing import BLOCK, EVENTS, FOLDER, complete, engine_blocks, prompt, wait_choices, workers
+from test_kv_routing import (BLOCK, EVENTS, FOLDER, complete, engine_blocks, prompt, states, wait_choices,
+                             workers)
 
 USED = "fairlead_frontend_worker_kv_used_blocks"
 POLLS = "fairlead_frontend_engine_load_polls_total"
@@ -110,7 +111,8 @@ def test_the_first_events_tell_the_size_of_the_blocks(mock_engine, serve):
     server.process.wait_log(f"have {BLOCK} tokens, as the events of worker_")
     ids = workers(server)
     wait_until(lambda: all(server.metrics().value("fairlead_frontend_kv_view_blocks", worker_id=str(ids[e.url])) ==
-                           engine_blocks(e) for e in engines), 20, "what was announced before, too")
+                           engine_blocks(e) for e in engines) and
+               set(states(server).values()) <= {"live", "no_events"}, 20, "what was announced before, too")
     complete(server, prompt(1))
     first, again = wait_choices(server, 2)
     assert again == (first[0], 0, 4, 5)

@@ -504,6 +504,60 @@ TEST_F(RecoveryTest, TwoPublishersBehindOneAddressAreNoticedAndCostLittle) {
   expect_view();
 }
 
+TEST_F(RecoveryTest, AnEngineThatWasUnstableIsLiveAgainHoweverBusyItIs) {
+  start_live();
+  for (int life = 0; life < 4; ++life) {
+    engine_ = ModelPublisher(std::string(1, static_cast<char>('b' + life)));
+    live();
+    if (host_.asked) {
+      answer();
+    }
+  }
+  EXPECT_EQ(recovery_->reason(), StaleReason::Unstable);
+  const auto began = now_;
+  while (recovery_->state() != ViewState::Live && now_ - began < Milliseconds(120'000)) {
+    now_ += Milliseconds(400);
+    if (now_ >= recovery_->deadline()) {  // as the sockets' thread does
+      recovery_->tick(now_);
+    }
+    live();
+    if (host_.asked) {
+      answer();
+    }
+  }
+  EXPECT_LE(now_ - began, Milliseconds(61'000));
+  expect_state(ViewState::Live);
+  expect_view();
+}
+
+TEST_F(RecoveryTest, AForeignReplayThatIsAheadOfABusyEngineIsFoundOut) {
+  const ModelPublisher other("b");
+  start();
+  recovery_->connected(now_);
+  for (std::uint64_t i = 0; i < 400; ++i) {
+    recovery_->replayed(i, other.payload(i), now_);
+  }
+  end_replay();
+  expect_state(ViewState::Live);
+  const auto began = now_;
+  while (count(&Counters::restarts) == 0 && now_ - began < Milliseconds(60'000)) {
+    now_ += Milliseconds(200);
+    if (now_ >= recovery_->deadline()) {
+      recovery_->tick(now_);
+    }
+    live();
+    if (host_.asked) {
+      answer();
+    }
+  }
+  EXPECT_LE(now_ - began, options_.settle_check + Milliseconds(400));
+  if (host_.asked) {
+    answer();
+  }
+  expect_state(ViewState::Live);
+  expect_view();
+}
+
 TEST_F(RecoveryTest, AJumpIntoNowhereHealsItself) {
   start_live();
   live();
