@@ -71,9 +71,6 @@ void KvViews::tick(TimePoint now) {
       if (set->learns()) {
         learn_block_size(*set, id);
       }
-      if (now >= set->cut_again_at) {
-        set->bigram = set->most_use_bigrams();
-      }
       cut_anew |=
           set->bigram != set->caches->params.bigram || (set->learns() && set->block_size != 0);
       set->caches->routed.expire(now);
@@ -277,6 +274,9 @@ std::shared_ptr<const KvSetView> KvViews::Set::make_view() const {
 // Brings the set's view up to date; true when it changed.
 bool KvViews::refresh(Set& set, TimePoint now) {
   bool changed = !set.view;
+  if (now >= set.cut_again_at) {
+    set.bigram = set.most_use_bigrams();
+  }
   for (const auto& target : set.targets) {
     const TargetState state = state_of(set, *target, now);
     if (state == std::exchange(target->state, state)) {

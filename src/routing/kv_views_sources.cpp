@@ -181,8 +181,8 @@ TargetState KvViews::state_of(Set& set, Target& target, TimePoint now) {
         "counts as not cached; --router-index-limit-mb allows more",
         target.place.worker_id, target.place.rank, options_.index_bytes >> 20U);
   }
-  const bool pairs = set.caches->params.bigram;
-  if (target.subscription->normalizer().bigram().value_or(pairs) != pairs) {
+  const bool pairs = set.bigram;
+  if (const bool own = target.subscription->normalizer().bigram().value_or(pairs); own != pairs) {
     if (std::exchange(target.warned, Target::Warned::Hashing) != Target::Warned::Hashing) {
       log::warn(
           "worker_{} dp_rank={}: its KV blocks are {}, unlike those of most of its worker set: "

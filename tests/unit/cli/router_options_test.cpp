@@ -84,6 +84,11 @@ std::map<std::string, std::string> fields(const RouterSettings& settings) {
   const auto optional = [](const auto& value) {
     return value ? std::to_string(*value) : std::string("unset");
   };
+  std::vector<std::string> peers;
+  for (const fleet::Endpoint& peer : settings.peers.peers) {
+    peers.push_back(peer.url);
+  }
+  const auto millis = std::chrono::duration_cast<std::chrono::milliseconds>(settings.peers.timeout);
   return {
       {"mode", std::to_string(static_cast<int>(settings.router.mode))},
       {"credit", std::to_string(kv.overlap_score_credit)},
@@ -113,6 +118,8 @@ std::map<std::string, std::string> fields(const RouterSettings& settings) {
       {"tree", std::to_string(views.approximate_blocks)},
       {"threads", std::to_string(views.event_threads)},
       {"block", std::to_string(views.block_size)},
+      {"peers", fmt::format("{}", fmt::join(peers, " "))},
+      {"peers timeout", std::to_string(millis.count())},
       {"session",
        settings.session_ttl
            ? std::to_string(std::chrono::seconds(std::chrono::duration_cast<std::chrono::seconds>(
@@ -167,6 +174,8 @@ TEST(RouterSettings, EveryOptionReachesItsField) {
       {"router-event-threads", "9", "threads", "9"},
       {"router-index-limit-mb", "3", "index", "3145728"},
       {"router-session-affinity-ttl-secs", "31536000", "session", "31536000"},
+      {"kv-peers", "a:1", "peers", "http://a:1"},
+      {"kv-peers-timeout-secs", "0.5", "peers timeout", "500"},
       {"router-queue-threshold", "0.5", "queue threshold", "0.500000"},
       {"router-queue-policy", "wspt", "queue policy",
        std::to_string(static_cast<int>(routing::QueuePolicy::Wspt))},
