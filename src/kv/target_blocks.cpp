@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace fairlead::kv {
@@ -33,6 +34,15 @@ std::uint32_t add_saturated(std::uint32_t a, std::uint32_t b) {
   return b > std::numeric_limits<std::uint32_t>::max() - a
              ? std::numeric_limits<std::uint32_t>::max()
              : a + b;
+}
+
+/// A step that meets each of `count` places once, neighbours long after each other.
+std::size_t stride_through(std::size_t count) {
+  std::size_t stride = count * 5 / 8 + 1;
+  while (std::gcd(stride, count) > 1) {
+    ++stride;
+  }
+  return stride;
 }
 
 }  // namespace
@@ -191,9 +201,13 @@ std::optional<std::size_t> TargetBlocks::store(Tier tier, std::optional<EngineHa
 }
 
 std::size_t TargetBlocks::restore(std::span<const HeldBlock> blocks) {
-  for (std::size_t done = 0; done < blocks.size(); ++done) {
+  // A snapshot has the order of its table. Put in that order, blocks would fill this one's front,
+  // which makes one long run of collisions of a table that has yet to grow. So in strides.
+  const std::size_t stride = stride_through(blocks.size());
+  std::size_t at = 0;
+  for (std::size_t done = 0; done < blocks.size(); ++done, at = (at + stride) % blocks.size()) {
+    const HeldBlock& block = blocks[at];
     for (std::size_t tier = 0; tier < kTierCount; ++tier) {
-      const HeldBlock& block = blocks[done];
       if (block.copies[tier] > 0 &&
           !put(block.engine, block.sequence, static_cast<Tier>(tier), block.copies[tier])) {
         ++counts_.full;

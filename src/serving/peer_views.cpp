@@ -53,16 +53,28 @@ void PeerViews::start(OnDone on_done) {
 net::Task<> PeerViews::run() {
   co_await net::NextTurn();
   std::vector<kv::DumpedTarget> found;
+  // A peer that shuts down answers as a busy one does, so that is not waited for to the end.
+  const net::TimePoint patience = net::Reactor::current()->now() + options_.stall;
+  while (!co_await ask_each(found) && busy_ && net::Reactor::current()->now() < patience) {
+    co_await net::Sleep(options_.pause);
+  }
+  on_done_(std::move(found));
+}
+
+// One round; true when a peer knew something.
+net::Task<bool> PeerViews::ask_each(std::vector<kv::DumpedTarget>& found) {
+  busy_ = false;
   for (const fleet::Endpoint& peer : options_.peers) {
     if (co_await ask_all(peer, found)) {
-      break;
+      co_return true;
     }
     if (net::Reactor::current()->now() >= deadline_) {
       log::warn("the peers' views of caches did not come in time; going on without");
-      break;
+      busy_ = false;
+      co_return false;
     }
   }
-  on_done_(std::move(found));
+  co_return false;
 }
 
 // True when one of the peer's addresses knew something.
@@ -77,6 +89,12 @@ net::Task<bool> PeerViews::ask_all(const fleet::Endpoint& peer,
   bool answered = false;
   for (const net::Address& address : *addresses) {
     Dump dump = co_await ask(peer, address);
+    if (!dump && dump.error().code == ErrorCode::Overloaded) {
+      busy_ = true;
+      answered = true;
+      log::info("peer {} ({}): {}", peer.url, address.to_string(), dump.error().message);
+      continue;
+    }
     if (!dump) {
       failure = fmt::format("{}: {}", address.to_string(), dump.error().message);
       continue;
@@ -123,7 +141,8 @@ net::Task<PeerViews::Dump> PeerViews::ask(const fleet::Endpoint& peer,
     co_return std::unexpected(download.answer->error());
   }
   if (const int status = (**download.answer).status; status != 200) {
-    co_return fail(ErrorCode::InvalidRequest, fmt::format("it answers with status {}", status));
+    co_return fail(status == 503 ? ErrorCode::Overloaded : ErrorCode::InvalidRequest,
+                   fmt::format("it answers with status {}", status));
   }
   Dump dump = download.reader.take();
   if (!dump) {

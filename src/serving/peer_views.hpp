@@ -20,14 +20,15 @@ namespace fairlead::serving {
 /// Which frontends are asked, and for how long.
 struct PeerOptions {
   std::vector<fleet::Endpoint> peers;  ///< In this order; may name this frontend, too.
-  net::Duration timeout = std::chrono::seconds(30);  ///< For all of them.
-  net::Duration stall = std::chrono::seconds(5);     ///< Silence that ends the asking of one.
-  std::size_t max_bytes = std::size_t{2} << 30U;     ///< Of one peer's blocks.
+  net::Duration timeout = std::chrono::seconds(30);      ///< For all of them.
+  net::Duration stall = std::chrono::seconds(5);         ///< Silence that ends the asking of one.
+  net::Duration pause = std::chrono::milliseconds(250);  ///< Until busy ones are asked again.
+  std::size_t max_bytes = std::size_t{2} << 30U;         ///< Of one peer's blocks.
 };
 
 /// Asks other frontends for what they know of the engines' caches (`/v1/kv/dump`), one after
-/// another, every address of a name for itself, until one of them knows something. Belongs to one
-/// reactor.
+/// another, every address of a name for itself, until one of them knows something; those that are
+/// busy with another dump are asked again. Belongs to one reactor.
 class PeerViews {
  public:
   /// Gets what was found, perhaps nothing, once and not inside `start`.
@@ -45,6 +46,7 @@ class PeerViews {
   using Dump = Result<std::vector<kv::DumpedTarget>>;
 
   net::Task<> run();
+  net::Task<bool> ask_each(std::vector<kv::DumpedTarget>& found);
   net::Task<bool> ask_all(const fleet::Endpoint& peer, std::vector<kv::DumpedTarget>& found);
   net::Task<Dump> ask(const fleet::Endpoint& peer, const net::Address& address);
 
@@ -53,6 +55,7 @@ class PeerViews {
   const PeerOptions options_;
   OnDone on_done_;
   net::TimePoint deadline_;
+  bool busy_ = false;     // some peer was, in the last round
   net::TaskGroup tasks_;  // the last: what they use outlives them
 };
 

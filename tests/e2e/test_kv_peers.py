@@ -140,7 +140,7 @@ def chunk(text: bytes) -> bytes:
     (HEAD + chunk(b'{"version":2}\n') + b"0\r\n\r\n", "it ends in the middle"),
     (HEAD + chunk(b"x" * 2_000_000), "a line is too long"),
     (HEAD + chunk(b'{"version":2}\n{"target":{}}\n'), "a target lacks a member"),
-    (b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n", "status 503"),
+    (b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n", "status 404"),
     (b"\xff\xfe nothing of the kind\r\n\r\n", ""),
 ])
 def test_a_peer_that_talks_nonsense_delays_the_start_and_no_more(mock_engine, serve, answer, reason):
@@ -152,6 +152,23 @@ def test_a_peer_that_talks_nonsense_delays_the_start_and_no_more(mock_engine, se
     complete(server, prompt(1))
     settle(server, engines)
     peer.close()
+
+
+def test_replicas_that_start_at_once_all_get_the_view(mock_engine, serve, launcher):
+    """The peer writes one dump at a time."""
+    engines = start_engines(mock_engine, 1, *FORGETFUL, "--num-gpu-blocks", "40000")
+    first = start(serve, engines, "--threads", "1")
+    for number in range(24):
+        complete(first, prompt(number, blocks=400))
+    settle(first, engines)
+    newcomers = [serve(engines, "--router-mode", "kv", "--kv-peers", first.http, model_path=FOLDER,
+                       wait_models=False) for _ in range(4)]
+    for server in newcomers:
+        server.wait_ready(scaled(20))
+        assert TAKEN.search(server.process.log_text()).group(1) == str(24 * 400)
+    expected = held(first)
+    for server in newcomers:
+        wait_until(lambda server=server: held(server) == expected, 10, "the view to be confirmed")
 
 
 def test_nothing_is_served_before_the_peers_were_heard(mock_engine, serve):
