@@ -31,6 +31,8 @@ constexpr engine::TokenId kAnyToken = 1;
 constexpr std::size_t kMostSessions = 1'000'000;
 // How often it is looked what became of the engines' KV events.
 constexpr net::Duration kKvTick = std::chrono::milliseconds(100);
+// How long the first workers may be held back until their engines have confirmed peers' views.
+constexpr net::Duration kSettling = std::chrono::seconds(5);
 
 int client_fd_limit() {
   constexpr std::uint64_t kMost = std::numeric_limits<int>::max();
@@ -178,7 +180,7 @@ void Frontend::start_kv_views() {
 void Frontend::tick_kv_views() {
   const net::TimePoint now = control_.now();
   kv_views_->tick(now);
-  if (unsettled_ && kv_views_->settled(now)) {
+  if (unsettled_ && (now >= settle_by_ || kv_views_->settled())) {
     on_snapshot(fleet_->snapshot());
   }
   kv_timer_.arm(kKvTick);
@@ -277,11 +279,16 @@ void Frontend::on_snapshot(const std::shared_ptr<const fleet::Fleet>& fleet) {
   if (kv_views_) {
     const net::TimePoint now = control_.now();
     kv_views_->update(fleet, now);  // first, so that a new worker's cache is looked up
-    unsettled_ = !kv_views_->settled(now);
-    if (unsettled_) {
+    const bool settled = opened_ || kv_views_->settled() || (unsettled_ && now >= settle_by_);
+    if (!settled && !std::exchange(unsettled_, true)) {
+      settle_by_ = now + kSettling;
+    }
+    if (!settled) {
       return;
     }
+    unsettled_ = false;
   }
+  opened_ |= !fleet->models.empty();
   hand_out(fleet);
 }
 

@@ -84,7 +84,9 @@ class Frontend {
   std::unique_ptr<routing::SessionAffinity> sessions_;  // null: sessions are not bound
   std::unique_ptr<routing::KvViews> kv_views_;          // null outside of kv mode
   std::unique_ptr<serving::PeerViews> peers_;           // while they are asked
-  bool unsettled_ = false;  // the lanes lack a snapshot, for views' sake
+  bool unsettled_ = false;    // the lanes wait for their first workers, for views' sake
+  bool opened_ = false;       // they have had some
+  net::TimePoint settle_by_;  // when unsettled
   net::Timer kv_timer_;
   std::unique_ptr<fleet::CardSource> cards_;  // besides the flags; reports to the fleet
   std::unique_ptr<LaneContext> lane_context_;

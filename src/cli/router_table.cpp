@@ -162,9 +162,9 @@ constexpr auto kRows = std::to_array<OptionSpec>({
     {.name = "kv-peers",
      .kind = List,
      .value_name = "URL",
-     .help = "Other frontends of the same engines; repeatable, comma lists. At the start the first "
-             "that knows something is asked for its index of KV events. All frontends may have the "
-             "same list, themselves included",
+     .help = "Other frontends of the same engines; repeatable, comma lists. At the start they are "
+             "asked for what they know from KV events. All frontends may have the same list, "
+             "themselves included",
      .section = kKvRouting},
     {.name = "kv-peers-timeout-secs",
      .kind = Number,

@@ -288,6 +288,9 @@ Result<> DumpReader::head(std::string_view text) {
     ended_ = true;
     return {};
   }
+  if (parsed->find("error")) {
+    return malformed("the peer could not write all of it");
+  }
   Members members(parsed->find("target"));
   if (!members.ok()) {
     return malformed("a line is of an unknown kind");

@@ -109,24 +109,17 @@ std::uint32_t KvViews::told_block_size(const fleet::WorkerSet& set) const {
   return size;
 }
 
-// How the prompts of a set are cut: as it is told, else as the first events say, or a peer that
-// knows them.
+// How the prompts of a set are cut: as it is told, else as the first events say.
 kv::HashParams KvViews::params_of(const fleet::WorkerSet& set, const Set* known) const {
-  kv::HashParams params{.block_size = told_block_size(set), .bigram = false};
-  std::uint32_t learned = 0;
-  if (known) {
-    params.bigram = known->bigram;
-    learned = known->block_size;
-  } else {
-    for (const auto& worker : set.workers) {
-      const auto offered = offered_.lower_bound({worker->id, 0});
-      if (offered != offered_.end() && offered->first.first == worker->id) {
-        params.bigram = offered->second.bigram;
-        learned = offered->second.block_size;
-      }
-    }
+  kv::HashParams params{.block_size = told_block_size(set), .bigram = known && known->bigram};
+  if (params.block_size == 0 && known) {
+    params.block_size = known->block_size;
   }
-  params.block_size = params.block_size == 0 ? learned : params.block_size;
+  for (const auto& worker : set.workers) {
+    const auto offered = offered_.lower_bound({worker->id, 0});
+    params.bigram |= !known && offered != offered_.end() && offered->first.first == worker->id &&
+                     offered->second.bigram;
+  }
   return params;
 }
 
@@ -136,6 +129,7 @@ bool KvViews::follow_set(const fleet::WorkerSet& set, TimePoint now) {
       params_of(set, known == sets_.end() ? nullptr : known->second.get());
   bool changed = false;
   const bool anew = known != sets_.end() && known->second->caches->params != params;
+  const bool rehashed = anew && known->second->caches->params.bigram != params.bigram;
   if (anew) {
     drop_targets(*known->second, nullptr);
     sets_.erase(known);
@@ -160,7 +154,7 @@ bool KvViews::follow_set(const fleet::WorkerSet& set, TimePoint now) {
     auto made = std::make_unique<Set>();
     made->bigram = params.bigram;
     made->block_size = told_block_size(set) == 0 ? params.block_size : 0;
-    if (anew) {
+    if (rehashed) {
       made->cut_again_at = now + kCutPause;
     }
     made->caches = std::make_shared<KvCaches>(

@@ -49,8 +49,8 @@ class KvViews {
   /// Gives views of a peer, with checkpoints, to begin with: a target that is followed within the
   /// next two minutes and is among them goes on from there, once its engine has confirmed it.
   void offer(std::vector<kv::DumpedTarget> views, TimePoint now);
-  /// False while an engine is still being asked about a peer's view of it, for at most 5 s.
-  bool settled(TimePoint now) const;
+  /// False while an engine is still being asked about a peer's view of it.
+  bool settled() const;
   /// Writes the gauges and counters.
   void collect(observe::TextWriter& writer) const;
 

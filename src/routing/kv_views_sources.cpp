@@ -20,8 +20,6 @@ constexpr std::chrono::seconds kSilence{10};
 constexpr std::chrono::seconds kRetry{10};
 // Views of a peer are kept so long for workers that are not followed yet.
 constexpr std::chrono::seconds kOfferLife{120};
-// An engine confirms a peer's view of it within so long, or is counted as one that does not.
-constexpr std::chrono::seconds kSettling{5};
 
 TargetState state_of(kv::ViewState state, bool usable) {
   switch (state) {
@@ -88,7 +86,7 @@ void KvViews::follow_source(Set& set, Target& target, const fleet::Worker& worke
     feed_ = std::make_unique<kv::EventFeed>(feed);
   }
   const std::optional<kv::Checkpoint> from =
-      wanted.replay_endpoint.empty() ? std::nullopt : take_over(set, target);
+      wanted.replay_endpoint.empty() || set.learns() ? std::nullopt : take_over(set, target);
   target.writer = std::make_unique<kv::IndexWriter>(set.caches->index, target.id);
   auto subscribed =
       feed_->subscribe({.endpoint = wanted.endpoint,
@@ -121,17 +119,17 @@ void KvViews::follow_source(Set& set, Target& target, const fleet::Worker& worke
 
 // Fills the target with what a peer knew; where that stands in the engine's stream.
 std::optional<kv::Checkpoint> KvViews::take_over(Set& set, Target& target) {
-  const auto offered = offered_.extract({target.place.worker_id, target.place.rank});
-  if (!offered) {
-    return std::nullopt;
-  }
-  const kv::DumpedTarget& view = offered.mapped();
+  const auto found = offered_.find({target.place.worker_id, target.place.rank});
   const kv::HashParams& params = set.caches->params;
-  if (view.block_size != params.block_size || view.bigram != params.bigram) {
+  // A view that does not fit stays: the set may be cut anew by what its engines say.
+  if (found == offered_.end() || found->second.block_size != params.block_size ||
+      found->second.bigram != params.bigram) {
     return std::nullopt;
   }
-  std::optional<kv::Checkpoint> from = view.checkpoint;
-  if (set.caches->index.restore(target.id, view.blocks) != kv::StoreOutcome::Stored && from) {
+  const auto offered = offered_.extract(found);
+  std::optional<kv::Checkpoint> from = offered.mapped().checkpoint;
+  if (set.caches->index.restore(target.id, offered.mapped().blocks) != kv::StoreOutcome::Stored &&
+      from) {
     from->point.coverage = kv::Coverage::Partial;  // no room for all of it
   }
   return from;
@@ -149,12 +147,11 @@ void KvViews::offer(std::vector<kv::DumpedTarget> views, TimePoint now) {
   }
 }
 
-bool KvViews::settled(TimePoint now) const {
+bool KvViews::settled() const {
   const std::lock_guard lock(mutex_);
-  return std::ranges::none_of(sets_, [now](const auto& entry) {
-    return std::ranges::any_of(entry.second->targets, [now](const auto& target) {
-      return target->taken_over && target->state == TargetState::Connecting &&
-             now - target->since < kSettling;
+  return std::ranges::none_of(sets_, [](const auto& entry) {
+    return std::ranges::any_of(entry.second->targets, [](const auto& target) {
+      return target->taken_over && target->state == TargetState::Connecting;
     });
   });
 }

@@ -52,34 +52,35 @@ void PeerViews::start(OnDone on_done) {
 
 net::Task<> PeerViews::run() {
   co_await net::NextTurn();
-  std::vector<kv::DumpedTarget> found;
   // A peer that shuts down answers as a busy one does, so that is not waited for to the end.
   const net::TimePoint patience = net::Reactor::current()->now() + options_.stall;
-  while (!co_await ask_each(found) && busy_ && net::Reactor::current()->now() < patience) {
+  while (!co_await ask_each() && busy_ && net::Reactor::current()->now() < patience) {
     co_await net::Sleep(options_.pause);
   }
-  on_done_(std::move(found));
+  std::vector<kv::DumpedTarget> views;
+  for (auto& [key, view] : found_) {
+    views.push_back(std::move(view));
+  }
+  on_done_(std::move(views));
 }
 
-// One round; true when a peer knew something.
-net::Task<bool> PeerViews::ask_each(std::vector<kv::DumpedTarget>& found) {
+// One round; true when nobody else needs to be asked.
+net::Task<bool> PeerViews::ask_each() {
   busy_ = false;
   for (const fleet::Endpoint& peer : options_.peers) {
-    if (co_await ask_all(peer, found)) {
+    if (co_await ask_all(peer)) {
       co_return true;
     }
     if (net::Reactor::current()->now() >= deadline_) {
-      log::warn("the peers' views of caches did not come in time; going on without");
-      busy_ = false;
-      co_return false;
+      log::warn("not all peers' views of caches came in time");
+      co_return true;
     }
   }
   co_return false;
 }
 
-// True when one of the peer's addresses knew something.
-net::Task<bool> PeerViews::ask_all(const fleet::Endpoint& peer,
-                                   std::vector<kv::DumpedTarget>& found) {
+// True when one of the peer's addresses knew all that it follows completely.
+net::Task<bool> PeerViews::ask_all(const fleet::Endpoint& peer) {
   const auto addresses = co_await resolver_.resolve(peer.host, peer.port);
   if (!addresses) {
     log::warn("peer {}: {}", peer.url, addresses.error().message);
@@ -101,24 +102,34 @@ net::Task<bool> PeerViews::ask_all(const fleet::Endpoint& peer,
     }
     answered = true;
     std::erase_if(*dump, [](const kv::DumpedTarget& target) { return !target.checkpoint; });
-    if (dump->empty()) {
-      log::info("peer {} ({}) follows no caches that could be taken over", peer.url,
-                address.to_string());
-      continue;
-    }
     std::size_t blocks = 0;
-    for (const kv::DumpedTarget& target : *dump) {
+    bool complete = !dump->empty();
+    for (kv::DumpedTarget& target : *dump) {
       blocks += target.blocks.size();
+      complete &= target.checkpoint->point.coverage == kv::Coverage::Complete;
+      keep(std::move(target));
     }
     log::info("peer {} ({}) knows {} blocks in the caches of {} ranks", peer.url,
               address.to_string(), blocks, dump->size());
-    found = std::move(*dump);
-    co_return true;
+    if (complete) {
+      co_return true;
+    }
   }
   if (!answered) {
     log::warn("peer {} gives no views of caches: {}", peer.url, failure);
   }
   co_return false;
+}
+
+// Of two views of a rank the one that misses less.
+void PeerViews::keep(kv::DumpedTarget view) {
+  const auto worth = [](const kv::DumpedTarget& of) {
+    return std::pair(of.checkpoint->point.coverage == kv::Coverage::Complete, of.blocks.size());
+  };
+  const auto [at, is_new] = found_.try_emplace(std::pair(view.worker_id, view.rank));
+  if (is_new || worth(view) > worth(at->second)) {
+    at->second = std::move(view);
+  }
 }
 
 net::Task<PeerViews::Dump> PeerViews::ask(const fleet::Endpoint& peer,

@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
-#include <string>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -27,8 +29,9 @@ struct PeerOptions {
 };
 
 /// Asks other frontends for what they know of the engines' caches (`/v1/kv/dump`), one after
-/// another, every address of a name for itself, until one of them knows something; those that are
-/// busy with another dump are asked again. Belongs to one reactor.
+/// another, every address of a name for itself, until one of them follows all its engines without a
+/// loss; of each engine the best view is kept. Those that are busy with another dump are asked
+/// again. Belongs to one reactor.
 class PeerViews {
  public:
   /// Gets what was found, perhaps nothing, once and not inside `start`.
@@ -46,15 +49,17 @@ class PeerViews {
   using Dump = Result<std::vector<kv::DumpedTarget>>;
 
   net::Task<> run();
-  net::Task<bool> ask_each(std::vector<kv::DumpedTarget>& found);
-  net::Task<bool> ask_all(const fleet::Endpoint& peer, std::vector<kv::DumpedTarget>& found);
+  net::Task<bool> ask_each();
+  net::Task<bool> ask_all(const fleet::Endpoint& peer);
   net::Task<Dump> ask(const fleet::Endpoint& peer, const net::Address& address);
+  void keep(kv::DumpedTarget view);
 
   net::Dialer& dialer_;
   fleet::Resolver& resolver_;
   const PeerOptions options_;
   OnDone on_done_;
   net::TimePoint deadline_;
+  std::map<std::pair<std::uint64_t, std::uint32_t>, kv::DumpedTarget> found_;  // by worker, rank
   bool busy_ = false;     // some peer was, in the last round
   net::TaskGroup tasks_;  // the last: what they use outlives them
 };

@@ -7,7 +7,7 @@ import threading
 import pytest
 from fairlead import scaled, wait_until
 from test_kv_api import dump
-from test_kv_routing import (BLOCK, FOLDER, cached, complete, last_choice, prompt, reset_cache, settle, start,
+from test_kv_routing import (BLOCK, EVENTS, FOLDER, cached, complete, last_choice, prompt, reset_cache, settle, start,
                              start_engines, states, workers)
 
 # An engine that keeps so few batches for replay tells a newcomer next to nothing.
@@ -87,19 +87,42 @@ def test_an_engine_that_restarted_since_is_not_believed(mock_engine, serve):
     assert (last_choice(second, 2)[2:], cached(answer)) == ((4, 5), 4 * BLOCK)
 
 
-def test_the_first_peer_that_knows_something_is_taken(mock_engine, serve):
+def test_of_all_peers_the_best_view_is_taken(mock_engine, serve):
     engines = start_engines(mock_engine, 1, *FORGETFUL)
     first = start(serve, engines)
     warm(first, engines, 6)
+    cold = start(serve, engines)
     newcomer = start(serve, engines, "--no-router-kv-events")
     closed = start(serve, engines, "--disable-admin-api")
     second = start(serve, engines, "--kv-peers", f"127.0.0.1:1,{closed.http}", "--kv-peers",
-                   f"{newcomer.http},{first.http}")
-    assert held(second) == held(first)
+                   f"{newcomer.http},{cold.http},{first.http},127.0.0.1:2")
+    assert held(second) == held(first) != held(cold)
     log = second.process.log_text()
     assert re.search(r"warning peer http://127.0.0.1:1 gives no views of caches: ", log)
     assert f"peer http://{closed.http} gives no views of caches: " in log and "status 404" in log
-    assert f"peer http://{newcomer.http} ({newcomer.http}) follows no caches that could be taken over" in log
+    assert f"peer http://{newcomer.http} ({newcomer.http}) knows 0 blocks in the caches of 0 ranks" in log
+    assert "127.0.0.1:2" not in log, "one that knows everything ends the asking"
+
+
+def test_a_block_size_is_learned_from_the_engine_and_not_from_peers(mock_engine, serve):
+    """An engine that does not tell its block size and restarts with another one."""
+    engine = mock_engine("--speedup-ratio", "0", "--block-size", BLOCK, *EVENTS, model="demo", backend="vllm-http",
+                         flavor="rust-0.33")
+    first = serve([engine], "--router-mode", "kv", model_path=FOLDER, backend="vllm-http")
+    complete(first, prompt(1))
+    first.process.wait_log(f"have {BLOCK} tokens, as the events of worker_")
+    wait_until(lambda: dump(first)[0][0]["checkpoint"] is not None, 20, "the first replica to follow the engine")
+    same = serve([engine], "--router-mode", "kv", "--kv-peers", first.http, model_path=FOLDER, backend="vllm-http")
+    wait_until(lambda: held(same) == held(first), 20, "the second to know the same")
+    address = engine.address
+    engine.stop()
+    events = [value for name, value in (("--kv-events", "kv_events"), ("--kv-replay", "kv_replay"))
+              for value in (name, engine.addresses[value])]
+    again = mock_engine("--speedup-ratio", "0", "--block-size", 2 * BLOCK, *events, model="demo",
+                        backend="vllm-http", flavor="rust-0.33", listen=address)
+    other = serve([again], "--router-mode", "kv", "--kv-peers", first.http, model_path=FOLDER, backend="vllm-http")
+    complete(other, prompt(2))
+    other.process.wait_log(f"have {2 * BLOCK} tokens, as the events of worker_")
 
 
 class Peer:
@@ -180,7 +203,7 @@ def test_nothing_is_served_before_the_peers_were_heard(mock_engine, serve):
     health = server.get("/health")
     assert health.json()["instances"] == []
     server.wait_ready(scaled(20))
-    assert "did not come in time" in server.process.log_text() or "stopped answering" in server.process.log_text()
+    assert "came in time" in server.process.log_text() or "stopped answering" in server.process.log_text()
     complete(server, prompt(1))
     peer.close()
 

@@ -129,6 +129,7 @@ TEST(DumpTest, SaysWhatIsWrong) {
       {R"({"version":2})", "{}", "version"},
       {R"({"version":2})", "[", "no JSON"},
       {R"({"target")", R"({"else")", "unknown kind"},
+      {R"({"target")", R"({"error":{},"target")", "could not write"},
       {R"("blocks":2,"check)", R"("blocks":3,"check)", "missing"},
       {R"("blocks":2,"check)", R"("blocks":1,"check)", "other blocks"},
       {R"("blocks":2,"check)", R"("blocks":-2,"check)", "lacks a member"},
