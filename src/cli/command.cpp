@@ -18,6 +18,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/descriptor.hpp"
 #include "cli/arguments.hpp"
 #include "cli/config_file.hpp"
 
@@ -126,22 +127,6 @@ int report(std::string_view command, const Error& error) {
 }
 
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) {
-      close(fd_);
-    }
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 /// Opening and reading a device may do things; the null device does not.
 bool is_readable_kind(const struct stat& file) {

@@ -311,9 +311,9 @@ def test_who_waits_again_after_a_failure_is_counted_once(mock_engine, serve):
     held = [Held(server, first, names[0]), Held(server, second, names[1], booked=200)]
     request = Request(server, 1)
     wait_waiting(server, 1)
-    first.set_faults("refuse")  # ends what it runs, and takes nothing new
+    first.set_faults("error-after:0:UNAVAILABLE")
     held[0].let_go()
-    server.process.wait_log("engine_unreachable")
+    server.process.wait_log("failed on worker")
     wait_waiting(server, 1)
     assert server.metrics().value("fairlead_frontend_router_queued_requests_total") == 1
     held[1].let_go()

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/descriptor.hpp"
 #include "base/log.hpp"
 
 namespace fairlead::fleet {
@@ -35,22 +36,6 @@ bool same_version(const struct stat& a, const struct stat& b) {
          a.st_mode == b.st_mode && same_time(a.st_mtim, b.st_mtim) &&
          same_time(a.st_ctim, b.st_ctim);
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) {
-      close(fd_);
-    }
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 /// The text of a file, up to one byte more than a card may have. A failure is its errno.
 std::expected<std::string, int> read_text(int fd) {
