@@ -54,7 +54,7 @@ def test_no_booking_outlives_its_request(mock_engine, serve):
     engines = [mock_engine(*FLAGS, model="demo") for _ in range(ENGINES)]
     # So low that some requests wait, and some are refused because too many wait or every engine is full.
     server = serve(engines, "--router-mode", "kv", "--active-decode-blocks-threshold", "0.3",
-                   "--router-queue-threshold", "0.01", "--router-queue-limit", "4",
+                   "--router-queue-threshold", "0.001", "--router-queue-limit", "4",
                    "--router-track-output-blocks", "--max-attempts", "2", model_path=FOLDER)
     rng = random.Random(11)
 
