@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numbers>
 #include <numeric>
 #include <utility>
 
@@ -36,9 +37,10 @@ std::uint32_t add_saturated(std::uint32_t a, std::uint32_t b) {
              : a + b;
 }
 
-/// A step that meets each of `count` places once, neighbours long after each other.
+/// A step that meets each of `count` places once and at any time has spread them evenly: near the
+/// golden section, since the multiples of a plain fraction such as 5/8 fall together again.
 std::size_t stride_through(std::size_t count) {
-  std::size_t stride = count * 5 / 8 + 1;
+  auto stride = static_cast<std::size_t>(static_cast<double>(count) / std::numbers::phi) + 1;
   while (std::gcd(stride, count) > 1) {
     ++stride;
   }
