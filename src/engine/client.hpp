@@ -128,7 +128,12 @@ struct EngineInfo {
   std::uint64_t max_batched_tokens = 0;    ///< Per step.
   std::uint32_t data_parallel_start = 0;   ///< First local rank.
   std::uint32_t data_parallel_size = 1;    ///< Local ranks.
-  CapabilitySet capabilities;              ///< What requests may ask of it.
+  std::optional<Leg> role;                 ///< What it was started for; nothing when its wire does
+                                           ///< not tell.
+  std::string bootstrap_host;        ///< Prefill on SGLang: see Bootstrap. Empty = that of the
+                                     ///< endpoint.
+  std::uint16_t bootstrap_port = 0;  ///< Likewise; 0 = none.
+  CapabilitySet capabilities;        ///< What requests may ask of it.
   std::vector<std::string> lora_adapters;  ///< Names of the loaded adapters.
   std::vector<std::string> lora_paths;     ///< Their files, in the same order, or empty; each may
                                            ///< be empty.

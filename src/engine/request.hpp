@@ -70,6 +70,22 @@ struct OutputOptions {
   bool wants_logprobs() const { return logprobs.has_value() || !logprob_token_ids.empty(); }
 };
 
+/// What an engine does of a generation, or, of an engine itself, what it says it is there for.
+enum class Leg : std::uint8_t {
+  Whole,    ///< Prompt and output.
+  Prefill,  ///< The prompt, whose KV cache is handed on. Its one output token means nothing.
+  Decode,   ///< The output, from a KV cache that was handed on.
+};
+
+/// Where the two legs of a generation on SGLang meet: at the prefill engine's bootstrap server.
+/// Both legs carry the same.
+struct Bootstrap {
+  std::string host;        ///< Of the prefill engine, without brackets.
+  std::uint16_t port = 0;  ///< Of its bootstrap server, never 0.
+  std::int64_t room = 0;   ///< 0 to 2^63-1, unique among the live requests of the prefill engine.
+  bool operator==(const Bootstrap&) const = default;
+};
+
 /// One generation, independent of API and engine. One sequence; `n` > 1 is several requests.
 struct GenerateRequest {
   std::string request_id;                           ///< Unique among live requests.
@@ -84,6 +100,8 @@ struct GenerateRequest {
   std::int32_t priority = 0;                        ///< Lower runs earlier.
   std::string session_id;                           ///< Empty = none.
   std::optional<std::uint32_t> data_parallel_rank;  ///< Which rank of the engine.
+  Leg leg = Leg::Whole;                             ///< What is wanted of the engine.
+  std::optional<Bootstrap> bootstrap;               ///< Of both legs on SGLang; else nothing.
   json::Value kv_transfer_params;                   ///< Object or null; forwarded whole.
   json::Value ec_transfer_params;                   ///< Object or null; forwarded whole.
   /// Object or null: further sampling arguments of the engine (`SamplingParams.extra_args`), the
