@@ -1,11 +1,12 @@
 """Fixtures of the end-to-end tests."""
 
+import contextlib
 import os
 from pathlib import Path
 
 import pytest
 
-from fairlead import Launcher, compile_protos
+from fairlead import FaultProxy, Launcher, MockEngine, compile_protos, fault_seed
 
 # Everything under test listens on the loopback; a proxy of the machine must not see it.
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost,::1"
@@ -37,6 +38,27 @@ def serve(launcher):
 def mock_engine(launcher):
     """Factory of simulated engines: `mock_engine(*flags, model=..., backend=...)`."""
     return launcher.mock_engine
+
+
+@pytest.fixture
+def seed():
+    """Of everything random in a test: FAIRLEAD_SEED, or a new one, which a failure shows."""
+    return fault_seed()
+
+
+@pytest.fixture
+def fault_proxy(seed):
+    """Factory of proxies that misbehave: `fault_proxy(engine)`, by MockEngine or HOST:PORT."""
+    with contextlib.ExitStack() as started:
+        count = 0
+
+        def start(engine):
+            nonlocal count
+            count += 1
+            upstream = engine.address if isinstance(engine, MockEngine) else engine
+            return started.enter_context(FaultProxy(upstream, seed + count))
+
+        yield start
 
 
 @pytest.fixture(scope="session")
