@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+pytest.register_assert_rewrite("fairlead.families")
 from fairlead import FaultProxy, Launcher, MockEngine, compile_protos, fault_seed
+from fairlead.families import FAMILIES
 
 # Everything under test listens on the loopback; a proxy of the machine must not see it.
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost,::1"
@@ -59,6 +61,12 @@ def fault_proxy(seed):
             return started.enter_context(FaultProxy(upstream, seed + count))
 
         yield start
+
+
+@pytest.fixture(params=FAMILIES, ids=lambda family: family.backend)
+def family(request):
+    """Each family of engines in turn."""
+    return request.param
 
 
 @pytest.fixture(scope="session")

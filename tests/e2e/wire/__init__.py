@@ -8,6 +8,9 @@ from typing import Any
 from fairlead import Process, wait_until
 
 GENERATIONS = ("single", "early", "newest")
+# With `--misbehave`: how the answer to a prompt ends, by the prompt's first id.
+MISBEHAVIOURS = {"more-behind-the-end": 901, "unknown-reason": 902, "wrong-total": 903, "count-unlike-ids": 904,
+                 "another-index": 905}
 
 
 class WireEngine:

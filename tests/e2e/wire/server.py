@@ -148,6 +148,22 @@ class Engine:
             out.finish_info.CopyFrom(finish)
         return self.messages.GenerateResponse(outputs=out)
 
+    def odd_end(self, first: int, message, sent: int):
+        """The messages that end an answer instead of the right one."""
+        out = message.outputs
+        if first == 902:
+            out.finish_info.finish_reason = 77
+        elif first == 903:
+            out.finish_info.num_output_tokens = sent + 1
+        elif first == 904:
+            out.num_tokens += 1
+        elif first == 905:
+            out.index = 1
+        yield message
+        if first == 901:
+            for _ in range(2):
+                yield message
+
     def prompt_info(self, request):
         info = self.messages.PromptInfo(num_prompt_tokens=len(request.token_ids.ids))
         if request.response.prompt_logprobs:
@@ -194,7 +210,11 @@ class Engine:
                 yield self.output(request, [id_], self.finish(sent, "STOP", id_))
                 break
             last = position + 1 == len(ids)
-            yield self.output(request, [id_], self.finish(sent, "LENGTH") if last else None)
+            message = self.output(request, [id_], self.finish(sent, "LENGTH") if last else None)
+            if last and self.options.misbehave:
+                yield from self.odd_end(request.token_ids.ids[0], message, sent)
+            else:
+                yield message
         ended.set()
         say(event="finished", request_id=request.request_id, tokens=sent)
 
@@ -267,6 +287,7 @@ def main() -> None:
     parser.add_argument("--first-id", type=int, default=100, help="answers use ids from here")
     parser.add_argument("--last-id", type=int, default=1000, help="answers use ids below this")
     parser.add_argument("--token-interval-ms", type=float, default=0)
+    parser.add_argument("--misbehave", action="store_true", help="end answers oddly, see MISBEHAVIOURS")
     parser.add_argument("--tool-call-parser", default="")
     parser.add_argument("--reasoning-parser", default="")
     options = parser.parse_args()
