@@ -71,6 +71,10 @@ fuzz: install-test ## Every fuzz target for FUZZ_SECONDS (60) each
 real-vllm: install-test build ## Tests against a real vLLM engine; skipped where none is installed
 	@.venv/bin/python -m pytest -v -rs -m real tests/e2e/real -k vllm
 
+.PHONY: real-sglang
+real-sglang: install-test build ## Tests against real SGLang engines; skipped where none is installed
+	@.venv/bin/python -m pytest -v -rs -m real tests/e2e/real -k sglang
+
 .PHONY: clean
 clean: ## Remove everything that was built
 	rm -rf build

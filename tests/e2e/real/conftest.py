@@ -3,16 +3,23 @@
 from pathlib import Path
 
 import pytest
+from fairlead import real_sglang
 from fairlead.real_engine import HOME, real_engine
+from fairlead.real_sglang import sglang_engines
 
 
 def pytest_collection_modifyitems(items):
     here = Path(__file__).parent
     for item in items:
-        if here in Path(item.path).parents:
-            item.add_marker(pytest.mark.real)
-            if not (HOME / ".ready").exists():
-                item.add_marker(pytest.mark.skip(reason="no VLLM_CPU_HOME with a real engine"))
+        if here not in Path(item.path).parents:
+            continue
+        item.add_marker(pytest.mark.real)
+        if item.path.name.startswith("test_sglang"):
+            item.add_marker(pytest.mark.timeout(2 * real_sglang.START_SECONDS))
+            if not real_sglang.installed():
+                item.add_marker(pytest.mark.skip(reason="no SGLANG_CPU_HOME with a real engine"))
+        elif not (HOME / ".ready").exists():
+            item.add_marker(pytest.mark.skip(reason="no VLLM_CPU_HOME with a real engine"))
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +34,11 @@ def python_engine(tmp_path_factory):
     """A real engine behind vLLM's Python server, with the token route."""
     with real_engine(tmp_path_factory.mktemp("vllm-python"), "python") as started:
         yield started
+
+
+@pytest.fixture(scope="module", params=["cumulative", "incremental"])
+def sglang(request, tmp_path_factory):
+    """A real SGLang engine, in each way of streaming."""
+    flags = ["--incremental-streaming-output"] if request.param == "incremental" else []
+    with sglang_engines(tmp_path_factory.mktemp(f"sglang-{request.param}"), {"flags": flags}) as started:
+        yield started[0]
