@@ -43,6 +43,17 @@ class BlockMap {
       }
     }
   }
+  /// Looks at what was fetched and fetches what comes behind it, if a search goes on there.
+  void prefetch_further(std::uint64_t hash) const {
+    if (buckets_ > 0) {
+      const std::size_t second = next(home(slot_key(hash)));
+      if (full(data_[second])) {
+        const std::size_t third = next(second);
+        __builtin_prefetch(data_ + third, 1);
+        __builtin_prefetch(data_ + next(third), 1);
+      }
+    }
+  }
   /// The position of the entry of `hash`, or `kNone`.
   std::size_t find(std::uint64_t hash) const;
   /// The same, looking first where it was before others came or went.

@@ -74,8 +74,7 @@ BlockTable::Place BlockTable::place(SequenceHash hash) const {
   const std::uint64_t spread = mix_hash(key);
   const Table* const table = shards_[shard_of(spread)].table.load(std::memory_order_seq_cst);
   if (!table) {
-    // Without buckets, a search ends at once.
-    return {.data = nullptr, .buckets = 0, .bucket = 0, .step = 0, .seen = kSteps, .key = key};
+    return {};  // without buckets, a search ends at once
   }
   const Place place{.data = table->data(),
                     .buckets = table->buckets,
@@ -91,7 +90,7 @@ bool BlockTable::look(Place& place, std::uint64_t& set) {
   const auto* const data = static_cast<const Bucket*>(place.data);
   set = 0;
   for (const std::size_t until = place.seen + kFetched; place.seen < until;) {
-    if (place.seen >= place.buckets + kSteps) {
+    if (place.buckets == 0 || place.seen >= place.buckets + kSteps) {
       return true;
     }
     const Bucket& bucket = data[place.bucket];

@@ -29,12 +29,12 @@ class BlockTable {
  public:
   /// Where a search for a block goes on in the table that was current when it began.
   struct Place {
-    const void* data;     ///< Table; null when its shard is empty.
-    std::size_t buckets;  ///< Of it.
-    std::size_t bucket;   ///< The next to look at.
-    std::size_t step;     ///< From one to the next.
-    std::size_t seen;     ///< Buckets looked at.
-    std::uint64_t key;    ///< What is searched.
+    const void* data = nullptr;  ///< Table; null when its shard is empty.
+    std::size_t buckets = 0;     ///< Of it.
+    std::size_t bucket = 0;      ///< The next to look at.
+    std::size_t step = 0;        ///< From one to the next.
+    std::size_t seen = 0;        ///< Buckets looked at.
+    std::uint64_t key = 0;       ///< What is searched.
   };
 
   /// An empty table whose bytes come from `memory`, which outlives it.
@@ -50,6 +50,11 @@ class BlockTable {
   /// Looks at what was fetched: true when the search has ended, with the block's `set_word`; else
   /// fetches where it goes on. Under the guard under which it began.
   static bool look(Place& place, std::uint64_t& set);
+  /// `look` for the fetching's sake, for a writer to come.
+  static void prefetch_further(Place& place) {
+    std::uint64_t set = 0;
+    look(place, set);
+  }
   /// The set word at a place: the search to its end.
   static std::uint64_t find(Place place);
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numbers>
 #include <numeric>
+#include <ranges>
 #include <utility>
 
 namespace fairlead::kv {
@@ -49,10 +50,9 @@ std::size_t stride_through(std::size_t count) {
 
 }  // namespace
 
-void TargetBlocks::prefetch_tables(SequenceHash sequence, Tier tier) const {
-  if (tier != Tier::External) {
-    shared_.tables[static_cast<std::size_t>(tier)]->place(sequence);
-  }
+BlockTable::Place TargetBlocks::place_in_table(SequenceHash sequence, Tier tier) const {
+  return tier != Tier::External ? shared_.tables[static_cast<std::size_t>(tier)]->place(sequence)
+                                : BlockTable::Place{};
 }
 
 TierCopies TargetBlocks::copies_of(std::size_t position) const {
@@ -180,6 +180,7 @@ std::optional<std::size_t> TargetBlocks::store(Tier tier, std::optional<EngineHa
     before = blocks_.value(position);
   }
   std::array<SequenceHash, kChunk> sequences;
+  std::array<BlockTable::Place, kChunk> places;
   std::size_t stored = 0;
   while (stored < blocks.size()) {
     const auto chunk = blocks.subspan(stored, std::min(kChunk, blocks.size() - stored));
@@ -189,7 +190,11 @@ std::optional<std::size_t> TargetBlocks::store(Tier tier, std::optional<EngineHa
       sequences[i] = before ? extend_hash(*before, local) : root_hash(local);
       before = sequences[i];
       blocks_.prefetch(chunk[i].engine);
-      prefetch_tables(sequences[i], tier);
+      places[i] = place_in_table(sequences[i], tier);
+    }
+    for (std::size_t i = 0; i < chunk.size(); ++i) {
+      blocks_.prefetch_further(chunk[i].engine);
+      BlockTable::prefetch_further(places[i]);
     }
     for (std::size_t i = 0; i < chunk.size(); ++i, ++stored) {
       if (!put(chunk[i].engine, sequences[i], tier, 1)) {
@@ -230,12 +235,19 @@ std::size_t TargetBlocks::remove(Tier tier, std::span<const EngineHash> blocks) 
     for (const EngineHash engine : chunk) {
       blocks_.prefetch(engine);
     }
+    for (const EngineHash engine : chunk) {
+      blocks_.prefetch_further(engine);
+    }
     std::array<std::size_t, kChunk> positions;
+    std::array<BlockTable::Place, kChunk> places;
     for (std::size_t i = 0; i < chunk.size(); ++i) {
       positions[i] = blocks_.find(chunk[i]);
-      if (positions[i] != BlockMap::kNone) {
-        prefetch_tables(blocks_.value(positions[i]), tier);
-      }
+      places[i] = positions[i] != BlockMap::kNone
+                      ? place_in_table(blocks_.value(positions[i]), tier)
+                      : BlockTable::Place{};
+    }
+    for (BlockTable::Place& place : places | std::views::take(chunk.size())) {
+      BlockTable::prefetch_further(place);
     }
     for (std::size_t i = 0; i < chunk.size(); ++i) {
       const std::size_t position = blocks_.find_near(chunk[i], positions[i]);
@@ -266,7 +278,7 @@ void TargetBlocks::clear() {
     const Epochs::Guard guard = shared_.epochs.enter();
     for (std::size_t i = start; i < end; ++i) {
       if (blocks_.key(i) != 0) {
-        prefetch_tables(blocks_.value(i), Tier::Device);
+        place_in_table(blocks_.value(i), Tier::Device);
       }
     }
     for (std::size_t i = start; i < end; ++i) {

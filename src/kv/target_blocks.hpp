@@ -95,7 +95,7 @@ class TargetBlocks {
   TierCopies copies_of(std::size_t position) const;
   bool set_copies(std::size_t position, const TierCopies& copies);
   void forget_copies(std::size_t position);
-  void prefetch_tables(SequenceHash sequence, Tier tier) const;
+  BlockTable::Place place_in_table(SequenceHash sequence, Tier tier) const;
 
   TargetId id_;
   SharedTables shared_;
