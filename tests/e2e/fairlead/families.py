@@ -14,8 +14,8 @@ from fairlead.waiting import scaled, wait_until
 
 FOLDER = str(ROOT / "share/demo")
 SEED = 42  # of the simulated engines
-VOCABULARY = 2607  # of the model `demo` without special tokens; those below BYTES may be parts of characters
-BYTES = 256
+VOCABULARY = 2612  # of the model `demo`
+TEXTS = range(256, 2607)  # its tokens that are neither special nor parts of characters
 GAUGES = ("inflight_requests", "queued_requests", "worker_inflight_requests", "worker_active_decode_blocks",
           "worker_active_prefill_tokens", "router_queue_pending_requests")
 
@@ -52,7 +52,7 @@ def formula(name: str, count: int) -> list[int]:
 def plain(name: str, count: int) -> str:
     """A name whose first tokens are whole characters: each one is sent on when it comes, with its text."""
     names = (f"{name}-{i}" for i in itertools.count())
-    return next(each for each in names if min(formula(each, count)) >= BYTES)
+    return next(each for each in names if all(token in TEXTS for token in formula(each, count)))
 
 
 def body(max_tokens: int = 8, **fields: Any) -> dict[str, Any]:

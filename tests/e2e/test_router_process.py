@@ -1,0 +1,146 @@
+"""The rows P4 to P10 of the conformance list: failures as the clients of the whole program see them."""
+
+import signal
+
+import pytest
+from fairlead import wait_until
+from fairlead.families import Stream, body, complete, expect_idle, formula, healthy, plain, request_id, wait_healthy
+
+MESSAGES = [{"role": "user", "content": "hello"}]
+INVALID = "error-after:0:INVALID_ARGUMENT"
+
+
+def chat(**fields):
+    return {"model": "demo", "messages": MESSAGES, "max_tokens": 8, "ignore_eos": True, **fields}
+
+
+# P4: engines generate one sequence each; more are fanned out here.
+
+
+def test_P4_n_sequences_are_so_many_requests_of_one_each(family, launcher):
+    engines = [family.engine(launcher) for _ in range(2)]
+    server = family.serve(launcher, engines)
+    wait_healthy(server, 2)
+    answer = complete(server, "p4", n=3, max_tokens=5)
+    assert answer.status_code == 200, answer.text
+    choices = answer.json()["choices"]
+    assert [choice["index"] for choice in choices] == [0, 1, 2]
+    assert answer.json()["usage"] == answer.json()["usage"] | {"prompt_tokens": 3, "completion_tokens": 15}
+    seen = [request for engine in engines for request in engine.requests()]
+    assert sorted(request["request_id"] for request in seen) == [f"{request_id('p4')}-{i}" for i in range(3)]
+    assert all(request.get("sampling", {}).get("num_sequences", 1) == 1 for request in seen)
+    expect_idle(server, *engines)
+
+
+def test_P4_one_failed_sequence_fails_the_request_and_ends_the_others(family, launcher):
+    engines = [family.engine(launcher, "--token-interval-ms", "20") for _ in range(2)]
+    server = family.serve(launcher, engines)
+    wait_healthy(server, 2)
+    stream = Stream(server, body(4000, n=2), "p4").read_tokens(4)
+    for engine in engines:
+        engine.wait_state(running=1)
+    engines[0].kill()
+    stream.read_all()
+    assert [error["code"] for error in stream.errors] == ["engine_disconnected"]
+    assert stream.done and not stream.finish_reasons
+    engines[1].wait_state(running=0, aborted_total=1)
+    expect_idle(server, engines[1])
+
+
+# P5: rejection, not streamed.
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_P5_a_rejection_is_a_400_with_the_engines_reason(family, launcher, path):
+    engine = family.engine(launcher)
+    server = family.serve(launcher, [engine])
+    engine.set_faults(INVALID)
+    answer = server.post(path, body() if path == "/v1/completions" else chat())
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert error == error | {"type": "invalid_request_error", "code": "invalid_request", "param": None}
+    assert "injected fault" in error["message"]
+    assert engine.state()["requests_total"] == 1
+    expect_idle(server, engine)
+
+
+# P6: failure behind the first tokens of a stream.
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+@pytest.mark.parametrize(("status", "code"), [("UNAVAILABLE", "service_unavailable"), ("INTERNAL", "engine_error")])
+def test_P6_a_stream_that_fails_says_so_once_and_ends(family, launcher, path, status, code):
+    engine = family.engine(launcher, "--token-interval-ms", "100")
+    server = family.serve(launcher, [engine])
+    engine.set_faults(f"error-after:2:{status}")
+    name = plain("p6", 2)
+    fields = body() if path == "/v1/completions" else chat(return_token_ids=True)
+    stream = Stream(server, fields, name, path=path).read_all()
+    stream.expect_failed(formula(name, 2), code)
+    assert stream.errors[0]["type"] == "server_error"
+    assert not any("injected" in frame or engine.address in frame for frame in stream.frames)
+    assert stream.frames[-1] == "[DONE]" and '"error"' in stream.frames[-2]
+    expect_idle(server, engine)
+
+
+# P7: the same path serves again.
+
+
+def test_P7_after_each_failure_the_same_path_serves(family, launcher):
+    engine = family.engine(launcher, "--token-interval-ms", "10")
+    server = family.serve(launcher, [engine])
+    faults = [INVALID, "error-after:0:UNAVAILABLE", "error-after:4:UNAVAILABLE", "error-after:0:INTERNAL", "reset-after:0",
+              "reset-after:4", "end-after:0", "end-after:4"]
+    paths = {"/v1/completions": body(20), "/v1/chat/completions": chat(return_token_ids=True)}
+    for number, fault in enumerate(faults):
+        for path, fields in paths.items():
+            for stream in (False, True):
+                engine.set_faults(fault)
+                if stream:
+                    failed = Stream(server, fields, path=path).read_all()
+                    assert failed.status >= 400 or (len(failed.errors), failed.done) == (1, True), (fault, failed.frames)
+                    assert not failed.finish_reasons
+                else:
+                    assert server.post(path, fields).status_code >= 400, fault
+                engine.set_faults()
+                wait_healthy(server, 1)
+                name = f"p7-{number}-{stream}"
+                good = Stream(server, fields, name, path=path).read_all()
+                good.expect_complete(formula(name, fields["max_tokens"]))
+    expect_idle(server, engine)
+    state = engine.state()
+    assert state["finished_total"] == len(faults) * 4
+
+
+# P8: SIGTERM.
+
+
+def test_P8_readiness_goes_first_then_the_stream_ends_then_the_program(family, launcher):
+    engine = family.engine(launcher, "--token-interval-ms", "10")
+    server = family.serve(launcher, [engine], "--graceful-shutdown-timeout-secs", "60")
+    stream = Stream(server, body(150), "p8").read_tokens(2)
+    server.process.signal(signal.SIGTERM)
+    wait_until(lambda: server.get("/ready").status_code == 503, 10, "no readiness")
+    assert engine.state()["running"] == 1, "the active request goes on"
+    assert complete(server).status_code == 503
+    stream.read_all().expect_complete(formula("p8", 150))
+    assert server.process.wait_exit(15) == 0
+    engine.wait_state(running=0, finished_total=1, aborted_total=0)
+
+
+def test_P8_an_engine_that_is_draining_gets_nothing_new_and_finishes(family, launcher):
+    engines = [family.engine(launcher, "--token-interval-ms", "10") for _ in range(2)]
+    server = family.serve(launcher, engines)
+    wait_healthy(server, 2)
+    streams = [Stream(server, body(300), f"p8-{i}").read_tokens(2) for i in range(2)]
+    engines[0].set_faults("not-serving")
+    wait_until(lambda: healthy(server) == [engines[1].url], 15, "one engine in routing")
+    before = engines[0].state()["requests_total"]
+    for _ in range(4):
+        assert complete(server, max_tokens=2).status_code == 200
+    assert engines[0].state()["requests_total"] == before
+    for i, stream in enumerate(streams):
+        stream.read_all().expect_complete(formula(f"p8-{i}", 300))
+    engines[0].set_faults()
+    wait_healthy(server, 2)
+    expect_idle(server, *engines)
