@@ -93,6 +93,10 @@ int run_mock_engine(const Settings& settings) {
     if (!engine) {
       return end_command("mock-engine", engine.error());
     }
+    (*engine)->set_on_death([&](const std::string& cause) {
+      failure = Error{ErrorCode::Internal, "the engine died: " + cause, {}};
+      reactor.stop();
+    });
     const SignalWatcher signals(reactor, [&](int) { reactor.stop(); });
     net::TaskGroup tasks;
     reactor.post([&] { tasks.spawn(start_engine(**engine, reactor, failure)); });

@@ -10,6 +10,7 @@ using enum OptionKind;
 constexpr std::string_view kPlace = "Addresses";
 constexpr std::string_view kAnswers = "Answers";
 constexpr std::string_view kScheduler = "Scheduler";
+constexpr std::string_view kHandOff = "Prefill and decode";
 constexpr std::string_view kEvents = "KV-cache events";
 constexpr std::string_view kFaults = "Faults and age";
 
@@ -49,9 +50,9 @@ constexpr auto kMock = std::to_array<OptionSpec>({
         "Where /debug/state, /debug/kv, /debug/requests and /debug/fault are served"),
 
     with_choices(row(kAnswers, "backend", Text, "NAME", "vllm",
-                     "What engine to play: vllm (its native gRPC), or vllm-http (generation by "
-                     "token ids over HTTP)"),
-                 "vllm,vllm-http"),
+                     "What engine to play: vllm (its native gRPC), vllm-http (generation by "
+                     "token ids over HTTP), or sglang (its native gRPC)"),
+                 "vllm,vllm-http,sglang"),
     with_choices(row(kAnswers, "http-flavor", Text, "NAME", "rust-0.33",
                      "Whose HTTP server to play with `--backend vllm-http`"),
                  "rust-0.33,rust-0.32,python-0.32"),
@@ -61,10 +62,13 @@ constexpr auto kMock = std::to_array<OptionSpec>({
     row(kAnswers, "alias", List, "NAME", "", "Further public names"),
     row(kAnswers, "lora", List, "NAME", "", "A loaded LoRA adapter; its answers are its own"),
     row(kAnswers, "instance-id", Text, "ID", "", "Reported identity; by default new per start"),
-    row(kAnswers, "seed", Integer, "N", "42", "Seed of the tokens of `--reply formula`"),
+    row(kAnswers, "seed", Integer, "N", "42",
+        "Seed of the tokens of `--reply formula` and `chain`"),
     row(kAnswers, "reply", Text, "KIND", "formula",
-        "Which tokens to answer with: formula, echo (those of the prompt), or script:FILE (JSON "
-        "lines of id lists, in order, repeated)"),
+        "Which tokens to answer with: formula, chain (each follows from its place and the token "
+        "before "
+        "it), echo (those of the prompt), or script:FILE (JSON lines of id lists, in order, "
+        "repeated)"),
     row(kAnswers, "vocab-size", Integer, "N", "0", "Token ids are below it; 0 accepts any"),
     row(kAnswers, "eos-token-id", List, "ID", "", "Ends of text; the first is the primary one"),
     row(kAnswers, "max-logprobs", Integer, "N", "20", "Most candidates per token"),
@@ -80,6 +84,13 @@ constexpr auto kMock = std::to_array<OptionSpec>({
     row(kAnswers, "data-parallel-size", Integer, "N", "1", "Data-parallel ranks"),
     row(kAnswers, "tool-call-parser", Text, "NAME", "", "Parser that the engine reports"),
     row(kAnswers, "reasoning-parser", Text, "NAME", "", "Parser that the engine reports"),
+    row(kAnswers, "incremental-streaming-output", Bool, "", "false",
+        "SGLang: messages hold what is new, not all tokens so far"),
+    row(kAnswers, "stream-interval", Integer, "N", "1", "SGLang: tokens per message"),
+    with_choices(row(kAnswers, "load-balance-method", Text, "NAME", "auto",
+                     "SGLang: which rank takes a request that names none; auto follows the room on "
+                     "a prefill engine"),
+                 "auto,round_robin,follow_bootstrap_room"),
     row(kAnswers, "reasoning", Text, "JSON", "", "Token ids and share of simulated reasoning"),
 
     row(kScheduler, "speedup-ratio", Number, "X", "1", "Divides every delay; 0 removes them"),
@@ -109,6 +120,20 @@ constexpr auto kMock = std::to_array<OptionSpec>({
     row(kScheduler, "extra-engine-args", Text, "JSON|FILE", "",
         "Further settings as a JSON object; flags win over it"),
 
+    row(kHandOff, "bootstrap-listen", Text, "HOST:PORT", "",
+        "SGLang prefill: where decode engines find it; port 0 takes a free one"),
+    row(kHandOff, "bootstrap-timeout-ms", Integer, "MS", "300000",
+        "SGLang: how long one half of a request waits for the other"),
+    row(kHandOff, "handshake-timeout-ms", Integer, "MS", "14000",
+        "SGLang decode: how long after its start a request fails whose prefill engine is not "
+        "there"),
+    row(kHandOff, "kv-transfer-listen", Text, "HOST:PORT", "",
+        "vLLM prefill: keep the blocks of an answered prompt until a decode engine has fetched "
+        "them "
+        "here; port 0 takes a free one"),
+    row(kHandOff, "kv-transfer-timeout-ms", Integer, "MS", "480000",
+        "vLLM prefill: how long such blocks are kept"),
+
     row(kEvents, "kv-events", Text, "HOST:PORT", "", "Publish KV-cache events over ZMQ"),
     row(kEvents, "kv-replay", Text, "HOST:PORT", "", "Replay past events over ZMQ"),
     row(kEvents, "kv-events-topic", Text, "TEXT", "", "Topic of the events"),
@@ -118,7 +143,8 @@ constexpr auto kMock = std::to_array<OptionSpec>({
 
     row(kFaults, "without", List, "CAP", "", "Play an engine that lacks a capability"),
     row(kFaults, "dialect", Text, "NAME", "",
-        "Play a generation of the interface: vllm-0.33, vllm-0.32, vllm-0.28, vllm-generate"),
+        "Play a generation of the interface: vllm-0.33, vllm-0.32, vllm-0.28, vllm-generate, "
+        "sglang-0.5.23 down to sglang-0.5.16"),
     row(kFaults, "fault", List, "KIND[:ARG]", "",
         "Misbehave: refuse, stall-open[:all], stall-after:N, reset-after:N, end-after:N, "
         "error-after:N:STATUS, slow:MS, drop-event:P, not-serving, logprobs-null, "

@@ -54,6 +54,8 @@ class EngineCore final : private net::Flushable, private net::IoHandler {
   const BlockPool& pool() const { return *pool_; }
   /// What its requests amounted to; whoever runs them counts.
   TokenCounters& counters() { return counters_; }
+  /// The same, for reading.
+  const TokenCounters& counters() const { return counters_; }
   /// The publisher, or null.
   KvPublisher* publisher() { return publisher_.get(); }
 

@@ -61,11 +61,11 @@ void EngineState::abort_all() {
   generations.for_each([](AbortableRequest& request) { request.abort(); });
 }
 
-EngineCore& EngineState::least_loaded() {
+std::size_t EngineState::least_loaded_rank() const {
   const auto load = [](const std::unique_ptr<EngineCore>& core) {
     return core->scheduler().running() + core->scheduler().waiting();
   };
-  return **std::ranges::min_element(cores, {}, load);
+  return static_cast<std::size_t>(std::ranges::min_element(cores, {}, load) - cores.begin());
 }
 
 MockCounts EngineState::counts() const {

@@ -68,6 +68,9 @@ struct EngineState {
   std::vector<std::unique_ptr<EngineCore>> cores;  ///< One per rank.
   std::string instance_id;                         ///< New with every start.
   std::int64_t started_at = 0;                     ///< Unix time in seconds.
+  std::uint64_t incarnation = 0;                   ///< Start time in nanoseconds.
+  std::uint16_t listen_port = 0;                   ///< Where the engine's interface listens.
+  std::uint16_t bootstrap_port = 0;                ///< Of the bootstrap server; 0 = none.
   bool paused = false;                             ///< By PauseGeneration.
 
   std::uint64_t requests_total = 0;            ///< Generate calls received.
@@ -79,12 +82,15 @@ struct EngineState {
   std::uint64_t requests_with_extra_args = 0;  ///< Accepted ones with extra arguments.
   std::size_t held = 0;                        ///< Requests that `stall-open` holds.
   std::size_t active = 0;                      ///< Live generations.
+  std::size_t waiting_for_peer = 0;            ///< Requests whose other half is not there yet.
   std::deque<ReceivedRequest> received;        ///< The latest Generate calls, newest last.
   std::size_t received_bytes = 0;              ///< Their messages together.
   std::deque<std::string> aborted_ids;         ///< Ids of the latest Abort calls, newest last.
   IntrusiveList<AbortableRequest, AbortableRequest> generations;  ///< All live ones.
   std::deque<RequestRecord> records;  ///< Of the latest Generate calls, newest last.
   std::size_t record_bytes = 0;       ///< Of their extra arguments and sampling fields.
+  /// Ends the engine like a crash, soon; the argument says what it died of.
+  std::function<void(std::string)> die;
   /// Renders what a record holds in the interface's own form.
   std::function<RenderedRecord(const RequestRecord&)> render_record;
   /// Renders the message of a received request as JSON.
@@ -102,7 +108,9 @@ struct EngineState {
   /// Aborts every live generation.
   void abort_all();
   /// The rank with the least work, the first among equals.
-  EngineCore& least_loaded();
+  EngineCore& least_loaded() { return *cores[least_loaded_rank()]; }
+  /// Its number.
+  std::size_t least_loaded_rank() const;
   /// Counts of all ranks.
   MockCounts counts() const;
 };

@@ -107,7 +107,7 @@ void Generation::prepare_sequence() {
 
 void Generation::begin() {
   if (!std::exchange(begun_, true)) {
-    writer_.begin();
+    writer_.begin(sequence_.cached.value_or(0));
   }
 }
 

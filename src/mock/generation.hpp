@@ -35,8 +35,9 @@ class AnswerWriter {
   /// Works for a moment on what can be known before the first step; called again, in later turns,
   /// while the result is true. An answer that ends before goes without it.
   virtual bool prepare() = 0;
-  /// Once, before anything below but `break_off`.
-  virtual void begin() = 0;
+  /// Once, before anything below but `break_off`. `cached` counts the prompt's tokens that were
+  /// found in the cache.
+  virtual void begin(std::uint32_t cached) = 0;
   /// What one step gave, unless it was the last. `token` may be absent.
   virtual void step(std::optional<TokenId> token, std::string_view text) = 0;
   /// The last step, and with it the end of the answer.
@@ -60,6 +61,8 @@ class Generation final : public AbortableRequest, private SequenceObserver {
   net::Task<> run();
   /// True when a `reset-after` fault wants the answer cut where it is.
   bool was_reset() const { return reset_; }
+  /// The client has taken what was written: for exchanges that several generations answer.
+  void on_drain() { update_pause(); }
   const std::string& request_id() const override { return spec_.request_id; }
   void abort() override;
 

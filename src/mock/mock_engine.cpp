@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <functional>
 #include <utility>
 
 #include "base/json.hpp"
@@ -10,6 +11,7 @@
 #include "mock/debug_api.hpp"
 #include "mock/engine_service.hpp"
 #include "mock/engine_state.hpp"
+#include "mock/sglang_service.hpp"
 #include "mock/vllm_http_service.hpp"
 #include "mock/vllm_service.hpp"
 #include "net/event.hpp"
@@ -24,9 +26,14 @@ constexpr net::Duration kForever = std::chrono::hours(24 * 365);
 
 net::http::ServerLimits engine_limits(const MockOptions& options) {
   net::http::ServerLimits limits;
-  // 32 MiB are the bound of both interfaces. Over gRPC a larger message is refused with a status,
-  // which needs the whole body.
-  limits.body_bytes = (options.interface == Interface::Grpc ? 64 : 32) * 1024 * 1024;
+  // 32 MiB are the bound of vLLM's interfaces, 64 of SGLang's. Over gRPC a larger message is
+  // refused with a status, which needs the whole body.
+  constexpr std::size_t kMebibyte = 1024 * 1024;
+  switch (options.interface) {
+    case Interface::Grpc: limits.body_bytes = 64 * kMebibyte; break;
+    case Interface::Http: limits.body_bytes = 32 * kMebibyte; break;
+    case Interface::Sglang: limits.body_bytes = 128 * kMebibyte; break;
+  }
   limits.max_streams = options.max_streams;
   limits.max_unsent_bytes = kMaxUnsent;
   limits.idle_timeout = kForever;
@@ -43,6 +50,9 @@ net::http::ServerLimits debug_limits() {
 std::unique_ptr<EngineService> make_service(EngineState& state) {
   if (state.options.interface == Interface::Http) {
     return std::make_unique<VllmHttpService>(state);
+  }
+  if (state.options.interface == Interface::Sglang) {
+    return std::make_unique<SglangService>(state);
   }
   return std::make_unique<VllmService>(state);
 }
@@ -77,7 +87,7 @@ std::string MockAddresses::to_json() const {
   std::string out;
   json::Writer json(out);
   json.begin_object()
-      .key(interface == Interface::Grpc ? "grpc" : "http")
+      .key(interface == Interface::Http ? "http" : "grpc")
       .string(engine.to_string());
   if (debug) {
     json.key("debug").string(debug->to_string());
@@ -97,7 +107,9 @@ class MockEngine::Impl {
   Impl(net::Reactor& reactor, MockOptions options, ReplySource replies)
       : reactor_(reactor),
         state_(std::move(options), std::move(replies)),
-        service_(make_service(state_)) {}
+        service_(make_service(state_)) {
+    state_.die = [this](std::string cause) { die(std::move(cause)); };
+  }
 
   net::Task<Result<MockAddresses>> start() {
     const auto startup = std::chrono::duration<double>(state_.options.startup_time_s);
@@ -114,6 +126,7 @@ class MockEngine::Impl {
   }
 
   MockCounts counts() const { return state_.counts(); }
+  void set_on_death(std::function<void(std::string)> callback) { on_death_ = std::move(callback); }
 
   Result<> set_faults(std::vector<Fault> faults) {
     const bool refused = state_.fault(FaultKind::Refuse) != nullptr;
@@ -147,6 +160,8 @@ class MockEngine::Impl {
   Result<MockAddresses> bind() {
     MockOptions& options = state_.options;
     const auto now = std::chrono::system_clock::now().time_since_epoch();
+    state_.incarnation = static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
     state_.started_at = std::chrono::duration_cast<std::chrono::seconds>(now).count();
     state_.instance_id =
         !options.instance_id.empty()
@@ -219,6 +234,22 @@ class MockEngine::Impl {
     return {};
   }
 
+  // Not on the stack of the request that it dies of.
+  void die(std::string cause) {
+    log::error("the engine dies: {}", cause);
+    reactor_.post([this, alive = std::weak_ptr<bool>(alive_), cause = std::move(cause)] {
+      if (alive.expired()) {
+        return;
+      }
+      alive_.reset();
+      if (on_death_) {
+        on_death_(cause);
+      }
+      listener_.reset();
+      server_.reset();
+    });
+  }
+
   std::unique_ptr<net::http::Server> make_server() {
     return std::make_unique<net::http::Server>(service_->handler(), engine_limits(state_.options),
                                                [this](int status, std::string_view message) {
@@ -234,6 +265,7 @@ class MockEngine::Impl {
     }
     listener_ = std::move(*listener);
     address_ = listener_->address();
+    state_.listen_port = address_.port();
     return {};
   }
 
@@ -264,6 +296,8 @@ class MockEngine::Impl {
   std::unique_ptr<net::http::Server> debug_server_;
   std::unique_ptr<net::Listener> listener_;
   std::unique_ptr<net::Listener> debug_listener_;
+  std::function<void(std::string)> on_death_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
 MockEngine::MockEngine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -287,6 +321,9 @@ void MockEngine::stop() { impl_->stop(); }
 MockCounts MockEngine::counts() const { return impl_->counts(); }
 Result<> MockEngine::set_faults(std::vector<Fault> faults) {
   return impl_->set_faults(std::move(faults));
+}
+void MockEngine::set_on_death(std::function<void(std::string)> callback) {
+  impl_->set_on_death(std::move(callback));
 }
 bool MockEngine::reset_prefix_cache() { return impl_->reset_prefix_cache(); }
 

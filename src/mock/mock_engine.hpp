@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,7 +38,7 @@ struct MockCounts {
   std::uint64_t faulted_total = 0;   ///< Ended by a fault switch.
 };
 
-/// A simulated vLLM engine: its native gRPC services or its HTTP server, scheduler timing, prefix
+/// A simulated vLLM or SGLang engine: gRPC services or an HTTP server, scheduler timing, prefix
 /// cache, KV events and fault switches, without a model. Lives in one reactor and is used by that
 /// reactor's thread only; the KV events have their own thread.
 class MockEngine {
@@ -54,6 +55,10 @@ class MockEngine {
   /// Closes every socket and connection at once, as a real server does on SIGTERM. Not from inside
   /// one of its own requests.
   void stop();
+
+  /// Called in the reactor when a request kills the engine, as some do a real SGLang; its
+  /// connections close right after. Without it nothing else happens.
+  void set_on_death(std::function<void(std::string cause)> callback);
 
   /// Counts of all ranks together.
   MockCounts counts() const;

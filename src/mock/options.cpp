@@ -17,9 +17,16 @@ struct Named {
   T value;
 };
 
-constexpr std::array<Named<Interface>, 2> kBackends = {{
+constexpr std::array<Named<Interface>, 3> kBackends = {{
     {"vllm", Interface::Grpc},
     {"vllm-http", Interface::Http},
+    {"sglang", Interface::Sglang},
+}};
+
+constexpr std::array<Named<LoadBalance>, 3> kLoadBalances = {{
+    {"auto", LoadBalance::Auto},
+    {"round_robin", LoadBalance::RoundRobin},
+    {"follow_bootstrap_room", LoadBalance::FollowRoom},
 }};
 
 constexpr std::array<Named<HttpFlavor>, 3> kFlavors = {{
@@ -34,7 +41,7 @@ constexpr std::array<Named<Role>, 3> kRoles = {{
     {"decode", Role::Decode},
 }};
 
-constexpr std::array<Named<Capability>, 16> kCapabilities = {{
+constexpr std::array<Named<Capability>, 23> kCapabilities = {{
     {"proto-version", Capability::ProtoVersion},
     {"num-cached-tokens", Capability::NumCachedTokens},
     {"control", Capability::Control},
@@ -51,6 +58,13 @@ constexpr std::array<Named<Capability>, 16> kCapabilities = {{
     {"logprob-token-ids", Capability::LogprobTokenIds},
     {"bad-words-token-ids", Capability::BadWordsTokenIds},
     {"lora", Capability::Lora},
+    {"sampling-extras", Capability::SamplingExtras},
+    {"kv-descriptor", Capability::KvDescriptor},
+    {"kv-event-maps", Capability::KvEventMaps},
+    {"watch-engine-state", Capability::WatchState},
+    {"replay-topic", Capability::ReplayTopic},
+    {"return-text", Capability::ReturnText},
+    {"replay-descriptor", Capability::ReplayDescriptor},
 }};
 
 constexpr std::array<Named<KvEventLayout>, 2> kLayouts = {{
@@ -89,6 +103,17 @@ bool MockOptions::is_base_model(std::string_view name) const {
   return name == model || std::ranges::find(aliases, name) != aliases.end();
 }
 
+LoadBalance MockOptions::resolved_balance() const {
+  if (load_balance != LoadBalance::Auto) {
+    return load_balance;
+  }
+  return role == Role::Prefill ? LoadBalance::FollowRoom : LoadBalance::RoundRobin;
+}
+
+KvEventLayout MockOptions::event_layout() const {
+  return has(Capability::KvEventMaps) ? kv_events_layout : KvEventLayout::Array;
+}
+
 Result<Interface> parse_backend_name(std::string_view text) {
   return parse_name(kBackends, text, "--backend");
 }
@@ -103,31 +128,55 @@ std::string_view role_name(Role role) {
   return std::ranges::find(kRoles, role, &Named<Role>::value)->name;
 }
 
+Result<LoadBalance> parse_load_balance(std::string_view text) {
+  return parse_name(kLoadBalances, text, "--load-balance-method");
+}
+
+std::string_view load_balance_name(LoadBalance method) {
+  return std::ranges::find(kLoadBalances, method, &Named<LoadBalance>::value)->name;
+}
+
 Result<Capability> parse_capability(std::string_view text) {
   return parse_name(kCapabilities, text, "--without");
 }
 
 Result<std::vector<Capability>> parse_dialect(std::string_view text) {
+  // Newest first; each lacks what it names and whatever the ones above it lack.
+  struct Generation {
+    std::string_view name;
+    std::vector<Capability> lost;
+  };
   using enum Capability;
-  std::vector<Capability> missing;
-  if (text == "vllm-0.33") {
-    return missing;
+  static const std::vector<Generation> vllm = {
+      {"vllm-0.33", {}},
+      {"vllm-0.32", {ProtoVersion}},
+      {"vllm-0.28", {NumCachedTokens, AttentionBlock}},
+      {"vllm-generate",
+       {Control, Discovery, KvEventSources, DataParallelRank, TypedErrors, SampledCandidate,
+        LocalSize}},
+  };
+  static const std::vector<Generation> sglang = {
+      {"sglang-0.5.23", {}},
+      {"sglang-0.5.22", {ReplayDescriptor}},
+      {"sglang-0.5.21", {KvEventSources, ReplayTopic, ReturnText}},
+      {"sglang-0.5.20", {}},
+      {"sglang-0.5.19", {KvEventMaps, WatchState}},
+      {"sglang-0.5.18", {}},
+      {"sglang-0.5.17", {KvDescriptor}},
+      {"sglang-0.5.16", {SamplingExtras}},
+  };
+  std::string known;
+  for (const auto& generations : {vllm, sglang}) {
+    std::vector<Capability> missing;
+    for (const Generation& generation : generations) {
+      missing.insert(missing.end(), generation.lost.begin(), generation.lost.end());
+      if (generation.name == text) {
+        return missing;
+      }
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", generation.name);
+    }
   }
-  missing = {ProtoVersion};
-  if (text == "vllm-0.32") {
-    return missing;
-  }
-  missing.insert(missing.end(), {NumCachedTokens, AttentionBlock});
-  if (text == "vllm-0.28") {
-    return missing;
-  }
-  missing.insert(missing.end(), {Control, Discovery, KvEventSources, DataParallelRank, TypedErrors,
-                                 SampledCandidate, LocalSize});
-  if (text == "vllm-generate") {
-    return missing;
-  }
-  return fail(ErrorCode::InvalidRequest,
-              fmt::format("no `{}`; known: vllm-0.33, vllm-0.32, vllm-0.28, vllm-generate", text),
+  return fail(ErrorCode::InvalidRequest, fmt::format("no `{}`; known: {}", text, known),
               "--dialect");
 }
 
@@ -189,6 +238,17 @@ Result<> resolve(MockOptions& options) {
   }
   if (options.kv_events.empty() && !options.kv_replay.empty()) {
     return wrong("--kv-replay", "needs --kv-events");
+  }
+  if (options.stream_interval < 1) {
+    return wrong("--stream-interval", "must be at least 1");
+  }
+  const bool sglang = options.interface == Interface::Sglang;
+  const bool prefill = options.role == Role::Prefill;
+  if (!options.bootstrap_listen.empty() && !(sglang && prefill)) {
+    return wrong("--bootstrap-listen", "is for `--backend sglang --role prefill`");
+  }
+  if (!options.kv_transfer_listen.empty() && (sglang || !prefill)) {
+    return wrong("--kv-transfer-listen", "is for a vLLM engine with `--role prefill`");
   }
   if (options.canvas_eos && options.eos_token_ids.empty()) {
     return wrong("--canvas-eos", "needs --eos-token-id");

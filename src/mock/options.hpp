@@ -22,10 +22,11 @@ enum class Role : std::uint8_t {
   Decode,      ///< Goes on from a hand-off.
 };
 
-/// Over what a simulated vLLM server is asked for tokens.
+/// Which engine is played, and over what it is asked for tokens.
 enum class Interface : std::uint8_t {
-  Grpc,  ///< Its native gRPC services.
-  Http,  ///< `POST /inference/v1/generate`.
+  Grpc,    ///< vLLM's native gRPC services.
+  Http,    ///< vLLM's `POST /inference/v1/generate`.
+  Sglang,  ///< SGLang's native gRPC service.
 };
 
 /// Whose HTTP server is played.
@@ -35,7 +36,14 @@ enum class HttpFlavor : std::uint8_t {
   Python032,  ///< `python-0.32`.
 };
 
-/// What a simulated vLLM server can lack, so that clients meet older ones.
+/// Which data-parallel rank of an SGLang engine takes a request that names none.
+enum class LoadBalance : std::uint8_t {
+  Auto,        ///< FollowRoom on a prefill engine, RoundRobin otherwise.
+  RoundRobin,  ///< `round_robin`.
+  FollowRoom,  ///< `follow_bootstrap_room`: the room modulo the ranks.
+};
+
+/// What a simulated server can lack, so that clients meet older ones.
 enum class Capability : std::uint8_t {
   ProtoVersion,      ///< `proto-version`: ServerInfo.proto_version (before vllm-rs 0.33).
   NumCachedTokens,   ///< `num-cached-tokens`: FinishInfo.num_cached_tokens (before 0.32).
@@ -53,11 +61,18 @@ enum class Capability : std::uint8_t {
   LogprobTokenIds,   ///< `logprob-token-ids`: candidates cannot be chosen by id.
   BadWordsTokenIds,  ///< `bad-words-token-ids`: the field of that name is ignored (HTTP).
   Lora,              ///< `lora`: adapters are not enabled.
+  SamplingExtras,    ///< `sampling-extras`: seed, guided decoding, priority (SGLang before 0.5.17).
+  KvDescriptor,      ///< `kv-descriptor`: `kv_events` of GetServerInfo (SGLang before 0.5.18).
+  KvEventMaps,       ///< `kv-event-maps`: events as maps (SGLang before 0.5.20).
+  WatchState,        ///< `watch-engine-state`: WatchEngineState (SGLang before 0.5.20).
+  ReplayTopic,       ///< `replay-topic`: a topic frame in replay answers (SGLang before 0.5.22).
+  ReturnText,        ///< `return-text`: text of Generate (SGLang before 0.5.22).
+  ReplayDescriptor,  ///< `replay-descriptor`: `replay_endpoint_port_base` (SGLang before 0.5.23).
 };
 
 /// Everything `fairlead mock-engine` can be told. Zero means unlimited or off where noted.
 struct MockOptions {
-  Interface interface = Interface::Grpc;    ///< `--backend vllm` or `vllm-http`.
+  Interface interface = Interface::Grpc;    ///< `--backend vllm`, `vllm-http` or `sglang`.
   HttpFlavor flavor = HttpFlavor::Rust033;  ///< `--http-flavor`.
   std::string listen_host = "127.0.0.1";    ///< `--listen`, numeric host.
   std::uint16_t listen_port = 50051;        ///< `--listen`, 0 = any free port.
@@ -69,7 +84,7 @@ struct MockOptions {
   std::vector<std::string> loras;           ///< `--lora`, repeatable: loaded adapters.
   std::string instance_id;                  ///< `--instance-id`; empty = new per start.
   std::uint64_t seed = 42;                  ///< `--seed` of the token formula.
-  std::string reply = "formula";            ///< `--reply formula|echo|script:FILE`.
+  std::string reply = "formula";            ///< `--reply formula|chain|echo|script:FILE`.
   std::uint64_t vocab_size = 0;             ///< `--vocab-size`, 0 = any id is accepted.
   std::vector<TokenId> eos_token_ids;       ///< `--eos-token-id`; the first is primary.
   std::int64_t max_logprobs = 20;           ///< `--max-logprobs`, -1 = vocabulary size.
@@ -81,6 +96,9 @@ struct MockOptions {
   std::uint32_t max_streams = 1'000'000;    ///< `--max-concurrent-streams` of a connection.
   std::string tool_call_parser;             ///< `--tool-call-parser`, reported only.
   std::string reasoning_parser;             ///< `--reasoning-parser`, reported only.
+  bool incremental_output = false;          ///< `--incremental-streaming-output` (SGLang).
+  std::uint32_t stream_interval = 1;        ///< `--stream-interval` in tokens (SGLang).
+  LoadBalance load_balance = LoadBalance::Auto;  ///< `--load-balance-method` (SGLang).
 
   double speedup_ratio = 1.0;          ///< `--speedup-ratio`, 0 = no delays.
   double decode_speedup_ratio = 1.0;   ///< `--decode-speedup-ratio`.
@@ -94,6 +112,12 @@ struct MockOptions {
   std::uint64_t kv_bytes_per_token = 0;       ///< `--kv-bytes-per-token`, 0 = no transfer time.
   double kv_transfer_bandwidth = 64.0;        ///< `--kv-transfer-bandwidth`, GB/s; 0 = off.
   std::optional<ReasoningOptions> reasoning;  ///< `--reasoning`.
+
+  std::string bootstrap_listen;                 ///< `--bootstrap-listen HOST:PORT`; SGLang prefill.
+  std::uint32_t bootstrap_timeout_ms = 300000;  ///< `--bootstrap-timeout-ms`: waits for a peer.
+  std::uint32_t handshake_timeout_ms = 14000;  ///< `--handshake-timeout-ms`: a peer counts as lost.
+  std::string kv_transfer_listen;              ///< `--kv-transfer-listen HOST:PORT`; vLLM prefill.
+  std::uint32_t kv_transfer_timeout_ms = 480000;  ///< `--kv-transfer-timeout-ms`: blocks are freed.
 
   std::string kv_events;                                ///< `--kv-events HOST:PORT`; empty = none.
   std::string kv_replay;                                ///< `--kv-replay HOST:PORT`; empty = none.
@@ -110,9 +134,13 @@ struct MockOptions {
   std::uint32_t lora_id(std::string_view name) const;
   /// True when this name or alias is the base model's.
   bool is_base_model(std::string_view name) const;
+  /// The balance method with `Auto` resolved.
+  LoadBalance resolved_balance() const;
+  /// The event layout, as far as the played release knows it.
+  KvEventLayout event_layout() const;
 };
 
-/// Parses `vllm` or `vllm-http`.
+/// Parses `vllm`, `vllm-http` or `sglang`.
 Result<Interface> parse_backend_name(std::string_view text);
 /// Parses `rust-0.33`, `rust-0.32` or `python-0.32`.
 Result<HttpFlavor> parse_http_flavor(std::string_view text);
@@ -120,10 +148,15 @@ Result<HttpFlavor> parse_http_flavor(std::string_view text);
 Result<Role> parse_role(std::string_view text);
 /// The text that `parse_role` reads.
 std::string_view role_name(Role role);
+/// Parses `auto`, `round_robin` or `follow_bootstrap_room`.
+Result<LoadBalance> parse_load_balance(std::string_view text);
+/// The text that `parse_load_balance` reads.
+std::string_view load_balance_name(LoadBalance method);
 /// Parses a capability's name; the error lists all.
 Result<Capability> parse_capability(std::string_view text);
 /// Capabilities that a wire generation lacks: `vllm-0.33` (none), `vllm-0.32`, `vllm-0.28` or
-/// `vllm-generate`, the first one. The error lists all.
+/// `vllm-generate`, the first one; `sglang-0.5.23` (none) down to `sglang-0.5.16`. The error lists
+/// all.
 Result<std::vector<Capability>> parse_dialect(std::string_view text);
 /// Parses `map` or `array`.
 Result<KvEventLayout> parse_kv_event_layout(std::string_view text);

@@ -37,6 +37,9 @@ Result<std::vector<TokenId>> parse_list(const std::string& line) {
 Reply::Reply(TokenFormula formula, std::uint64_t vocabulary)
     : mode_(ReplyMode::Formula), formula_(formula), vocabulary_(vocabulary) {}
 
+Reply::Reply(TokenChain chain, std::uint64_t vocabulary)
+    : mode_(ReplyMode::Chain), chain_(chain), vocabulary_(vocabulary) {}
+
 Reply Reply::echo() { return Reply(); }
 
 Reply Reply::script(std::shared_ptr<const std::vector<TokenId>> list) {
@@ -49,6 +52,7 @@ Reply Reply::script(std::shared_ptr<const std::vector<TokenId>> list) {
 std::optional<std::uint64_t> Reply::length(std::span<const TokenId> prompt) const {
   switch (mode_) {
     case ReplyMode::Formula:
+    case ReplyMode::Chain:
     case ReplyMode::Forced: return std::nullopt;
     case ReplyMode::Echo: return prompt.size();
     case ReplyMode::Script: return list_->size();
@@ -56,7 +60,8 @@ std::optional<std::uint64_t> Reply::length(std::span<const TokenId> prompt) cons
   return std::nullopt;
 }
 
-TokenId Reply::pick(std::uint64_t position, std::span<const TokenId> prompt) const {
+TokenId Reply::pick(std::uint64_t position, std::span<const TokenId> prompt,
+                    TokenId previous) const {
   if (mode_ == ReplyMode::Echo) {
     return prompt[position];
   }
@@ -66,12 +71,14 @@ TokenId Reply::pick(std::uint64_t position, std::span<const TokenId> prompt) con
   if (mode_ == ReplyMode::Forced) {
     return forced_;
   }
-  const TokenId token = formula_.at(position);
+  const TokenId token = mode_ == ReplyMode::Chain ? chain_.at(prompt.size() + position, previous)
+                                                  : formula_.at(position);
   return vocabulary_ == 0 || token < vocabulary_ ? token
                                                  : static_cast<TokenId>(token % vocabulary_);
 }
 
-std::optional<TokenId> Reply::at(std::uint64_t position, std::span<const TokenId> prompt) const {
+std::optional<TokenId> Reply::at(std::uint64_t position, std::span<const TokenId> prompt,
+                                 TokenId previous) const {
   if (put_ && position == put_->first) {
     return put_->second;
   }
@@ -87,17 +94,17 @@ std::optional<TokenId> Reply::at(std::uint64_t position, std::span<const TokenId
   if (end && position >= *end) {
     return std::nullopt;
   }
-  const TokenId token = pick(position, prompt);
+  const TokenId token = pick(position, prompt, previous);
   return allowed_ ? (*allowed_)[token % allowed_->size()] : token;
 }
 
-std::optional<TokenId> Reply::repeated_at(std::uint64_t position,
-                                          std::span<const TokenId> prompt) const {
+std::optional<TokenId> Reply::repeated_at(std::uint64_t position, std::span<const TokenId> prompt,
+                                          TokenId previous) const {
   const auto end = length(prompt);
   if (end && *end == 0) {
     return std::nullopt;
   }
-  return at(end && position >= reasoning_tokens_ ? position % *end : position, prompt);
+  return at(end && position >= reasoning_tokens_ ? position % *end : position, prompt, previous);
 }
 
 void Reply::add_reasoning(const ReasoningOptions& options, std::uint64_t longest) {
@@ -130,13 +137,17 @@ Result<ReplySource> ReplySource::parse(std::string_view text, std::uint64_t seed
   if (text == "formula") {
     return source;
   }
+  if (text == "chain") {
+    source.mode_ = ReplyMode::Chain;
+    return source;
+  }
   if (text == "echo") {
     source.mode_ = ReplyMode::Echo;
     return source;
   }
   if (!text.starts_with(kScript)) {
     return fail(ErrorCode::InvalidRequest,
-                fmt::format("`{}` is not formula, echo or script:FILE", text), "--reply");
+                fmt::format("`{}` is not formula, chain, echo or script:FILE", text), "--reply");
   }
   source.mode_ = ReplyMode::Script;
   const std::string path(text.substr(kScript.size()));
@@ -167,6 +178,7 @@ Reply ReplySource::next(std::string_view request_id, std::string_view lora) {
     case ReplyMode::Forced:
     case ReplyMode::Echo: return Reply::echo();
     case ReplyMode::Script: return Reply::script(lists_[next_list_++ % lists_.size()]);
+    case ReplyMode::Chain: return Reply(TokenChain(adapter_seed(seed_, lora)), vocabulary_);
     case ReplyMode::Formula: break;
   }
   return Reply(TokenFormula(adapter_seed(seed_, lora), request_id), vocabulary_);

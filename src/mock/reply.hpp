@@ -17,6 +17,7 @@ namespace fairlead::mock {
 /// Where generated tokens come from.
 enum class ReplyMode : std::uint8_t {
   Formula,  ///< `TokenFormula`; never ends by itself.
+  Chain,    ///< `TokenChain`; never ends by itself.
   Echo,     ///< The prompt's own tokens; ends behind them.
   Script,   ///< Prepared lists, one per request in order, repeated; each ends behind its list.
   Forced,   ///< One token for ever, by a logits processor.
@@ -34,16 +35,21 @@ class Reply {
  public:
   /// Formula tokens of a request.
   Reply(TokenFormula formula, std::uint64_t vocabulary);
+  /// Chain tokens.
+  Reply(TokenChain chain, std::uint64_t vocabulary);
   /// Echo: the tokens are the first `prompt_tokens` of the span given to `at`.
   static Reply echo();
   /// A prepared list.
   static Reply script(std::shared_ptr<const std::vector<TokenId>> list);
 
-  /// The token at `position`; none when the answer has ended. `prompt` is the request's.
-  std::optional<TokenId> at(std::uint64_t position, std::span<const TokenId> prompt) const;
+  /// The token at `position`; none when the answer has ended. `prompt` is the request's,
+  /// `previous` the token before that place.
+  std::optional<TokenId> at(std::uint64_t position, std::span<const TokenId> prompt,
+                            TokenId previous = 0) const;
   /// The token at `position` of an answer that begins again when it has ended; none when it is
   /// empty.
-  std::optional<TokenId> repeated_at(std::uint64_t position, std::span<const TokenId> prompt) const;
+  std::optional<TokenId> repeated_at(std::uint64_t position, std::span<const TokenId> prompt,
+                                     TokenId previous = 0) const;
   /// Puts reasoning marks around the first tokens of an answer of at most `longest` tokens.
   void add_reasoning(const ReasoningOptions& options, std::uint64_t longest);
   /// Every token is this one; nothing else has a say, and the answer does not end by itself.
@@ -56,10 +62,11 @@ class Reply {
  private:
   Reply() = default;
   std::optional<std::uint64_t> length(std::span<const TokenId> prompt) const;
-  TokenId pick(std::uint64_t position, std::span<const TokenId> prompt) const;
+  TokenId pick(std::uint64_t position, std::span<const TokenId> prompt, TokenId previous) const;
 
   ReplyMode mode_ = ReplyMode::Echo;
   TokenFormula formula_{0, {}};
+  TokenChain chain_{0};
   std::uint64_t vocabulary_ = 0;
   std::shared_ptr<const std::vector<TokenId>> list_;
   std::shared_ptr<const std::vector<TokenId>> allowed_;
@@ -75,7 +82,7 @@ class ReplySource {
   /// Formula replies. `vocabulary` 0 means any id.
   ReplySource(std::uint64_t seed, std::uint64_t vocabulary)
       : seed_(seed), vocabulary_(vocabulary) {}
-  /// Reads `formula`, `echo` or `script:FILE`. Errors name the file and the line.
+  /// Reads `formula`, `chain`, `echo` or `script:FILE`. Errors name the file and the line.
   static Result<ReplySource> parse(std::string_view text, std::uint64_t seed,
                                    std::uint64_t vocabulary);
 

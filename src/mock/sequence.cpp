@@ -32,10 +32,11 @@ StepOutput draw(const Sequence& sequence) {
   const std::size_t position = sequence.generated();
   const bool masked = position < rules.min_new_tokens;
   StepOutput output;
-  output.token = sequence.reply.at(position, sequence.prompt());
+  output.token = sequence.reply.at(position, sequence.prompt(), sequence.tokens.back());
   if (!output.token && !rules.canvas) {
     if (masked || rules.ignore_eos) {
-      output.token = sequence.reply.repeated_at(position, sequence.prompt());
+      output.token =
+          sequence.reply.repeated_at(position, sequence.prompt(), sequence.tokens.back());
     } else {
       output.token = rules.eos;
     }

@@ -23,7 +23,11 @@ class TokenFormula {
 
   /// The token at `position`, counted from 0 for the first generated one.
   TokenId at(std::uint64_t position) const {
-    std::uint64_t v = start_ + position * 0x9E3779B97F4A7C15ULL;
+    return mixed(start_ + position * 0x9E3779B97F4A7C15ULL);
+  }
+
+  /// The id that 64 bits are mixed to.
+  static TokenId mixed(std::uint64_t v) {
     v = (v ^ v >> 30) * 0xBF58476D1CE4E5B9ULL;
     v = (v ^ v >> 27) * 0x94D049BB133111EBULL;
     v ^= v >> 31;
@@ -32,6 +36,24 @@ class TokenFormula {
 
  private:
   std::uint64_t start_;
+};
+
+/// Tokens of which each follows from the seed, its place in the whole sequence (the prompt counts)
+/// and the token before it: what another engine of the same seed generates to a prompt that ends
+/// with the first tokens of an answer is the rest of that answer.
+class TokenChain {
+ public:
+  /// The chain of one seed.
+  explicit TokenChain(std::uint64_t seed) : seed_(seed) {}
+
+  /// The token at place `position`, counted from 0 for the prompt's first one, behind `previous`.
+  TokenId at(std::uint64_t position, TokenId previous) const {
+    return TokenFormula::mixed(seed_ + position * 0x9E3779B97F4A7C15ULL +
+                               (std::uint64_t{previous} + 1) * 0xD1B54A32D192ED03ULL);
+  }
+
+ private:
+  std::uint64_t seed_;
 };
 
 /// The seed that an adapter's answers are drawn with instead of `seed`.

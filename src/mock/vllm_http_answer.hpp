@@ -24,7 +24,7 @@ class HttpAnswer final : public AnswerWriter {
   /// Sends the head of an event stream; without it, it goes with the first event.
   void open();
   bool prepare() override;
-  void begin() override { open(); }
+  void begin(std::uint32_t) override { open(); }
   void step(std::optional<TokenId> token, std::string_view text) override;
   void finish(std::optional<TokenId> token, std::string_view text,
               const FinishFacts& facts) override;

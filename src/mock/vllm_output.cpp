@@ -223,7 +223,7 @@ VllmAnswer::VllmAnswer(const GenerateSpec& spec, const MockOptions& options,
 
 bool VllmAnswer::prepare() { return encoder_.prepare(); }
 
-void VllmAnswer::begin() {
+void VllmAnswer::begin(std::uint32_t) {
   const std::string_view message = encoder_.prompt_info();
   if (streaming_) {
     call_.write(message);

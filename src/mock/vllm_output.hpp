@@ -65,7 +65,7 @@ class VllmAnswer final : public AnswerWriter {
   VllmAnswer(const GenerateSpec& spec, const MockOptions& options, net::grpc::ServerCall& call,
              bool streaming);
   bool prepare() override;
-  void begin() override;
+  void begin(std::uint32_t cached) override;
   void step(std::optional<TokenId> token, std::string_view text) override;
   void finish(std::optional<TokenId> token, std::string_view text,
               const FinishFacts& facts) override;

@@ -11,7 +11,6 @@
 #include "mock/generation.hpp"
 #include "mock/vllm_output.hpp"
 #include "mock/vllm_request.hpp"
-#include "net/task_group.hpp"
 #include "vllm/inference.pb.h"
 
 namespace fairlead::mock {
@@ -80,15 +79,9 @@ RequestRecord record_of(const ::vllm::GenerateRequest& request, bool streaming,
   return record;
 }
 
-net::Task<> run_then_set(net::http::Handler& handler, net::http::Exchange& exchange,
-                         net::Event& done) {
-  co_await handler(exchange);
-  done.set();
-}
-
 }  // namespace
 
-VllmService::VllmService(EngineState& state) : state_(state) {
+VllmService::VllmService(EngineState& state) : state_(state), gate_(state) {
   service_.limit_requests(kMaxRequestBytes);
   state_.render_message = render_generate;
   state_.render_record = render_grpc_record;
@@ -103,7 +96,7 @@ VllmService::VllmService(EngineState& state) : state_(state) {
 }
 
 net::http::Handler VllmService::handler() {
-  return [this](net::http::Exchange& exchange) { return serve(exchange); };
+  return [this](net::http::Exchange& exchange) { return gate_.serve(inner_, exchange); };
 }
 
 std::string VllmService::error_body(int, std::string_view message) const {
@@ -116,36 +109,6 @@ void VllmService::add_inference() {
   service_.add(prefix + "Generate", [this](ServerCall& call) { return generate(call, false); });
   service_.add(prefix + "GenerateStream",
                [this](ServerCall& call) { return generate(call, true); });
-}
-
-net::Task<> VllmService::serve(net::http::Exchange& exchange) {
-  if (const Fault* stall = state_.fault(FaultKind::StallOpen); stall && stall->all) {
-    net::Event never;
-    co_await never.wait();
-  }
-  if (state_.fault(FaultKind::ResetAfter)) {
-    co_await serve_until_reset(exchange);
-  } else {
-    co_await inner_(exchange);
-  }
-}
-
-// A handler that returns without having finished makes the server reset the stream.
-net::Task<> VllmService::serve_until_reset(net::http::Exchange& exchange) {
-  net::Event over;
-  struct Entry {
-    VllmService& service;
-    const net::http::Exchange* key;
-    ~Entry() { service.resets_.erase(key); }
-  } entry{*this, &exchange};
-  resets_[&exchange] = &over;
-  net::TaskGroup group;
-  group.spawn(run_then_set(inner_, exchange, over));
-  co_await over.wait();
-  if (!exchange.finished() && !exchange.started()) {
-    exchange.start(200, {{"content-type", "application/grpc"}});
-  }
-  co_await drain_before_reset(exchange);
 }
 
 net::Task<> VllmService::generate(ServerCall& call, bool streaming) {
@@ -184,13 +147,8 @@ net::Task<> VllmService::generate(ServerCall& call, bool streaming) {
   VllmAnswer answer(*spec, options, call, streaming);
   Generation generation(state_, core, *spec, answer, call.exchange());
   co_await generation.run();
-  if (!generation.was_reset()) {
-    co_return;
-  }
-  if (const auto reset = resets_.find(&call.exchange()); reset != resets_.end()) {
-    reset->second->set();
-    net::Event never;
-    co_await never.wait();
+  if (generation.was_reset()) {
+    co_await gate_.cut(call.exchange());
   }
 }
 

@@ -2,10 +2,10 @@
 
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 #include "mock/engine_service.hpp"
 #include "mock/engine_state.hpp"
+#include "mock/grpc_fault_gate.hpp"
 #include "net/event.hpp"
 #include "net/grpc.hpp"
 #include "net/http.hpp"
@@ -34,8 +34,6 @@ class VllmService final : public EngineService {
   void add_inference();
   void add_control();
   void add_health();
-  net::Task<> serve(net::http::Exchange& exchange);
-  net::Task<> serve_until_reset(net::http::Exchange& exchange);
   net::Task<> generate(net::grpc::ServerCall& call, bool streaming);
   net::Task<> check(net::grpc::ServerCall& call);
   net::Task<> watch(net::grpc::ServerCall& call);
@@ -45,8 +43,7 @@ class VllmService final : public EngineService {
   EngineState& state_;
   net::grpc::Service service_;
   net::http::Handler inner_;
-  // Calls that a `reset-after` fault may cut.
-  std::unordered_map<const net::http::Exchange*, net::Event*> resets_;
+  GrpcFaultGate gate_;
   IntrusiveList<Watcher, Watcher> watchers_;
 };
 

@@ -229,8 +229,8 @@ class Launcher:
     def mock_engine(self, *flags: object, model: str = "mock", backend: str = "vllm", flavor: str | None = None,
                     listen: str = "127.0.0.1:0", env: dict[str, str] | None = None,
                     ready_timeout: float = 20.0) -> MockEngine:
-        """A simulated engine at free ports (`listen` fixes the address, for a rejoining engine). With
-        `backend="vllm-http"`, `flavor` says whose server it plays."""
+        """A simulated engine at free ports (`listen` fixes the address, for a rejoining engine): `backend` is vllm,
+        vllm-http or sglang. With `backend="vllm-http"`, `flavor` says whose server it plays."""
         chosen = ["--http-flavor", flavor] if flavor else []
         process = self.start("mock-engine", "--backend", backend, "--listen", listen,
                              "--debug-listen", "127.0.0.1:0", "--model", model, *chosen, *flags, env=env)
