@@ -108,12 +108,6 @@ Result<> check_direct(const Settings& settings, const EngineSelection& selection
   if (selection.engines.empty() && !selection.folder) {
     return usage("--direct needs at least one --engine-url");
   }
-  if (prefill) {
-    return usage(
-        "{}: prefill/decode dispatch is not supported yet; name the engines with "
-        "--engine-url",
-        settings.origin("prefill-engine-url"));
-  }
   return {};
 }
 

@@ -306,7 +306,7 @@ constexpr auto kWithoutEffect = std::to_array<UnsupportedVariable>({
     {"DYN_ROUTER_DECODE_POLICY", "there is one way to choose: --router-selection-policy"},
     {"DYN_ROUTER_CONDITIONAL_DISAGG", kNoDisagg},
     {"DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG", kNoDisagg},
-    {"DYN_ENFORCE_DISAGG", kNoDisagg},
+    {"DYN_ENFORCE_DISAGG", "it is how things are without --allow-aggregated-fallback"},
     {"DYN_ADMISSION_CONTROL", "a threshold that is set is in force"},
     {"DYN_SERVE_INDEXER", kOwnIndex},
     {"DYN_USE_REMOTE_INDEXER", kOwnIndex},

@@ -170,6 +170,7 @@ Result<ServeOptions> serve_options(const Settings& settings) {
   options.engines = std::move(engines->engines);
   options.prefill_engines = std::move(engines->prefill_engines);
   options.card_folder = std::move(engines->folder);
+  options.fleet.decode_alone = settings.flag("allow-aggregated-fallback");
   set_fleet_timing(settings, options.fleet);
   Result<fleet::CanaryOptions> canary = canary_options(settings);
   if (!canary) {

@@ -326,8 +326,16 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {.name = "prefill-engine-url",
      .kind = List,
      .value_name = "URL",
-     .help = "A prefill engine; prefill/decode dispatch is not supported yet",
+     .help =
+         "A prefill engine; the others decode then. Repeatable, comma lists; `BACKEND=URL` sets "
+         "its own backend",
      .section = kEngines},
+    {.name = "allow-aggregated-fallback",
+     .kind = Bool,
+     .help = "Decode engines answer whole requests while no prefill engine is there; otherwise "
+             "these are refused with 503",
+     .section = kEngines,
+     .dyn_name = "-"},
     {.name = "discovery-backend",
      .value_name = "NAME",
      .default_value = "mem",

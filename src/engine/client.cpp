@@ -27,6 +27,14 @@ std::string_view backend_name(Backend backend) {
       ->first;
 }
 
+std::string_view maker_name(Backend backend) {
+  switch (backend) {
+    case Backend::Vllm:
+    case Backend::VllmHttp: return "vLLM";
+  }
+  return {};
+}
+
 std::optional<Backend> find_backend(std::string_view name) {
   const auto found =
       std::ranges::find(kBackends, name, &std::pair<std::string_view, Backend>::first);

@@ -192,6 +192,8 @@ enum class Backend : std::uint8_t {
   VllmHttp,  ///< `vllm-http`: vLLM's token route over HTTP, `/inference/v1/generate`.
 };
 
+/// Who makes the engines of a kind. Only engines of one maker hand KV caches to one another.
+std::string_view maker_name(Backend backend);
 /// The command-line name of a family.
 std::string_view backend_name(Backend backend);
 /// The family of a command-line name.

@@ -65,7 +65,7 @@ std::string Card::base_key() const {
   return fmt::format("{}/{}/{}/{}", name_space, component, endpoint_name, instance_id);
 }
 
-std::string Card::checksum() const {
+std::string Card::checksum_as(Role as_role, const std::vector<std::vector<Role>>& as_needs) const {
   Digest digest;
   digest.text(display_name);
   digest.text(source_path);
@@ -77,9 +77,9 @@ std::string Card::checksum() const {
   digest.text(default_sampling.is_null() ? "" : json::dump(sorted(default_sampling)));
   digest.number(context_length);
   digest.number(kv_block_size);
-  digest.number(static_cast<std::uint64_t>(role));
-  digest.number(needs.size());
-  for (const std::vector<Role>& alternative : needs) {
+  digest.number(static_cast<std::uint64_t>(as_role));
+  digest.number(as_needs.size());
+  for (const std::vector<Role>& alternative : as_needs) {
     digest.number(alternative.size());
     for (const Role peer : alternative) {
       digest.number(static_cast<std::uint64_t>(peer));

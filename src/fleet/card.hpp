@@ -60,7 +60,9 @@ struct Card {
   bool is_adapter() const { return !lora_name.empty(); }
   /// Digest of everything that interchangeable workers must share: names, files, sampling defaults,
   /// lengths, role and needs; not identity, capabilities, address, parsers, adapters or taints.
-  std::string checksum() const;
+  std::string checksum() const { return checksum_as(role, needs); }
+  /// The same as if the card had this role and these needs.
+  std::string checksum_as(Role as_role, const std::vector<std::vector<Role>>& as_needs) const;
 };
 
 /// Reads a card's JSON. `default_instance` names the instance of a base card that does not. Unknown

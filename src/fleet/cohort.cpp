@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "fleet/succession.hpp"
+
 namespace fairlead::fleet {
 namespace {
 
@@ -24,7 +26,7 @@ std::shared_ptr<const Worker> make_worker(const Member& member, std::size_t slot
   worker->id = member.id;
   worker->endpoint = member.card.endpoint;
   worker->backend = member.card.backend;
-  worker->role = member.card.role;
+  worker->role = member.duty.role;
   worker->capabilities = member.info->capabilities.without(member.card.denied);
   worker->slot = slot;
   worker->card_key = member.key;
@@ -50,13 +52,18 @@ engine::EngineInfo known_info(const Member& member) {
 }
 
 Group::Identity Group::identity_of(const Member& member) {
-  return {.checksum = member.checksum,
+  const bool whole = member.duty.role == Role::Aggregated;
+  return {.checksum = member.duty.checksum,
+          .maker = whole ? std::string() : std::string(engine::maker_name(member.card.backend)),
           .model_id = member.info->model_id,
           .kv_block_size = member.info->kv_block_size != 0 ? member.info->kv_block_size
                                                            : member.card.kv_block_size};
 }
 
 std::string Group::difference(const Identity& other) const {
+  if (incumbent_->maker != other.maker) {
+    return fmt::format("engine of {} instead of {}", other.maker, incumbent_->maker);
+  }
   const std::string& model_id = incumbent_->model_id;
   if (!model_id.empty() && !other.model_id.empty() && model_id != other.model_id) {
     return fmt::format("model id `{}` instead of `{}`", other.model_id, model_id);
@@ -81,38 +88,25 @@ void Group::adopt(const Member& member, std::uint64_t& fresh_id) {
 
 void Group::keep_or_replace_incumbent(std::span<Member* const> members, net::TimePoint now,
                                       net::Duration succession_after, std::uint64_t& fresh_id) {
-  succession_at_.reset();
-  const Member* successor = nullptr;  // the first that could take over
-  bool incumbent_there = false;
-  net::TimePoint down_since = net::TimePoint::min();
-  for (const Member* member : members) {
-    if (!incumbent_ || !difference(identity_of(*member)).empty()) {
-      successor = !successor && member->up ? member : successor;
-      continue;
-    }
-    if (member->up) {
-      return;
-    }
-    incumbent_there = true;
-    down_since = std::max(down_since, member->down_since);
-  }
-  if (incumbent_ && !incumbent_there && !successor) {
+  const Succession succession = find_successor(
+      members,
+      [this](const Member& member) {
+        return incumbent_ && difference(identity_of(member)).empty();
+      },
+      now, succession_after);
+  succession_at_ = succession.later;
+  if (succession.extinct) {
     incumbent_.reset();
   }
-  if (!successor) {
-    return;
+  if (succession.heir) {
+    adopt(*succession.heir, fresh_id);
   }
-  if (incumbent_there && now - down_since < succession_after) {
-    succession_at_ = down_since + succession_after;
-    return;
-  }
-  adopt(*successor, fresh_id);
 }
 
 void Group::reject(Member& member, std::string reason, std::vector<std::string>& errors) {
   const Identity identity = identity_of(member);
-  std::string cohort =
-      fmt::format("{}\n{}\n{}", identity.checksum, identity.model_id, identity.kv_block_size);
+  std::string cohort = fmt::format("{}\n{}\n{}\n{}", identity.checksum, identity.maker,
+                                   identity.model_id, identity.kv_block_size);
   if (member.up && !reported_.contains(cohort) && !rejected_.contains(cohort)) {
     errors.push_back(
         fmt::format("engine left out: the workers of a set must be alike endpoint={} reason=\"{}\" "
@@ -186,9 +180,10 @@ std::shared_ptr<const WorkerSet> Group::build_set() {
   set->id = set_id_;
   set->name_space = key_.name_space;
   set->role = key_.role;
+  set->dispensable = dispensable_;
   set->checksum = incumbent_->checksum;
   if (!committed_.empty()) {
-    set->needs = committed_.front()->card.needs;
+    set->needs = committed_.front()->duty.needs;
   }
   for (const Member* member : committed_) {
     set->workers.push_back(make_worker(*member, slot_of(member->id)));

@@ -18,7 +18,7 @@ namespace fairlead::fleet {
 struct GroupKey {
   std::string model;             ///< Public name.
   std::string name_space;        ///< Of the cards.
-  Role role = Role::Aggregated;  ///< Of the cards.
+  Role role = Role::Aggregated;  ///< Of the duties.
 
   auto operator<=>(const GroupKey&) const = default;
 };
@@ -26,12 +26,15 @@ struct GroupKey {
 /// The worker set of one group of members, remembered between snapshots. The members that fit the
 /// first one seen, by checksum of the card and by what the probe found, are the incumbent cohort;
 /// it alone serves, for as long as a member of it is there. The others wait until it is gone.
+/// Those that prefill or decode must also come from one maker, since any of them may have to hand
+/// over to any peer.
 ///
 /// Capabilities take no part in this: upgraded and older workers of one cohort serve together.
 class Group {
  public:
-  /// Of no members yet.
-  explicit Group(GroupKey key) : key_(std::move(key)) {}
+  /// Of no members yet; `dispensable` as in WorkerSet.
+  explicit Group(GroupKey key, bool dispensable = false)
+      : key_(std::move(key)), dispensable_(dispensable) {}
 
   /// Decides which cohort serves and fills every member's `exclusion`. `members` are all probed
   /// members of the group, in the order in which they became known. The incumbent cohort is gone
@@ -61,6 +64,7 @@ class Group {
   /// What all members of a cohort share. Empty and zero agree with anything.
   struct Identity {
     std::string checksum;
+    std::string maker;  // empty in sets that hand nothing over
     std::string model_id;
     std::uint32_t kv_block_size = 0;
   };
@@ -74,6 +78,7 @@ class Group {
   std::size_t slot_of(WorkerId id);
 
   GroupKey key_;
+  bool dispensable_;
   std::uint64_t set_id_ = 0;
   std::optional<Identity> incumbent_;
   std::optional<net::TimePoint> succession_at_;

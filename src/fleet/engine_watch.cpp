@@ -239,7 +239,9 @@ void EngineWatch::take_info(engine::EngineInfo info) {
   if (member_.up && same) {
     return;
   }
-  if (member_.up && member_.info->instance_id != info.instance_id) {
+  const bool another = member_.up && (member_.info->instance_id != info.instance_id ||
+                                      member_.info->role != info.role);
+  if (another) {
     member_.incarnation = ++context_.last_incarnation;
   }
   member_.info = std::move(info);
@@ -306,11 +308,13 @@ void EngineWatch::lose(std::string_view reason) {
 }
 
 void EngineWatch::log_probe() const {
-  const bool prefill = member_.card.role == Role::Prefill;
+  // An engine that does not tell its role is one that decodes by its place in the fleet only.
+  const Role role = effective_role(member_.card, *member_.info);
+  const bool decode_by_place = role == Role::Decode && !member_.info->role;
   log::info(
       "probed vLLM engine for direct routing endpoint={} mode={} model={} kv_event_sources={} "
       "vllm_tool_call_parser=\"{}\" vllm_reasoning_parser=\"{}\" capabilities=\"{}\"",
-      member_.card.endpoint.url, role_name(prefill ? Role::Prefill : Role::Aggregated),
+      member_.card.endpoint.url, role_name(decode_by_place ? Role::Aggregated : role),
       member_.info->model_id, member_.info->kv_event_sources.size(), member_.info->tool_call_parser,
       member_.info->reasoning_parser,
       engine::capability_names(member_.info->capabilities.without(member_.card.denied)));

@@ -18,13 +18,13 @@ Card card_of(const NamedEngine& engine, Role role) {
 }  // namespace
 
 std::vector<Card> flag_cards(std::span<const NamedEngine> engines,
-                             std::span<const NamedEngine> prefill_engines, bool decode_alone) {
+                             std::span<const NamedEngine> prefill_engines) {
   std::vector<Card> cards;
   cards.reserve(engines.size() + prefill_engines.size());
   const Role role = prefill_engines.empty() ? Role::Aggregated : Role::Decode;
   for (const NamedEngine& engine : engines) {
     Card& card = cards.emplace_back(card_of(engine, role));
-    if (role == Role::Decode && !decode_alone) {
+    if (role == Role::Decode) {
       card.needs = {{Role::Prefill}};
     }
   }

@@ -14,10 +14,9 @@ struct NamedEngine {
 };
 
 /// The cards of engines named by flags, for the source `flags`. With prefill engines the others are
-/// Decode and each kind needs the other, unless `decode_alone` lets Decode serve without; otherwise
-/// all are Aggregated. Names and lengths are left to the engines.
+/// Decode and each kind needs the other; otherwise all are Aggregated. Names and lengths are left
+/// to the engines.
 std::vector<Card> flag_cards(std::span<const NamedEngine> engines,
-                             std::span<const NamedEngine> prefill_engines,
-                             bool decode_alone = false);
+                             std::span<const NamedEngine> prefill_engines);
 
 }  // namespace fairlead::fleet

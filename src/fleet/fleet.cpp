@@ -5,11 +5,25 @@
 #include "fleet/readiness.hpp"
 
 namespace fairlead::fleet {
+namespace {
+
+/// True for hosts that mean the machine that says so; without one that of the endpoint is meant.
+bool is_local(std::string_view host) {
+  return host.empty() || host == "0.0.0.0" || host == "::" || host == "*" || host == "localhost" ||
+         host == "::1" || host.starts_with("127.");
+}
+
+}  // namespace
 
 void replace_wildcard_hosts(engine::EngineInfo& info, std::string_view authority_host) {
   for (engine::KvEventSource& source : info.kv_event_sources) {
     source.endpoint = replace_wildcard_host(source.endpoint, authority_host);
     source.replay_endpoint = replace_wildcard_host(source.replay_endpoint, authority_host);
+  }
+  if (info.bootstrap_port != 0 && is_local(info.bootstrap_host)) {
+    const bool bracketed = authority_host.starts_with('[') && authority_host.ends_with(']');
+    info.bootstrap_host =
+        bracketed ? authority_host.substr(1, authority_host.size() - 2) : authority_host;
   }
 }
 

@@ -19,8 +19,11 @@ std::string adapter_owner(const std::string& base, const std::string& name) {
 
 }  // namespace
 
-FleetBuilder::FleetBuilder(std::string model_name, net::Duration succession_after)
-    : model_name_(std::move(model_name)), succession_after_(succession_after) {}
+FleetBuilder::FleetBuilder(std::string model_name, net::Duration succession_after,
+                           bool decode_alone)
+    : model_name_(std::move(model_name)),
+      succession_after_(succession_after),
+      decode_alone_(decode_alone) {}
 
 BuiltFleet FleetBuilder::build(std::span<Member* const> members, net::TimePoint now,
                                std::int64_t unix_seconds) {
@@ -48,35 +51,89 @@ const std::string& FleetBuilder::name_of(const Member& member) const {
   return model_name_.empty() ? member.info->served_model_name : model_name_;
 }
 
-/// Sorts the members into groups and lets each decide who serves.
-void FleetBuilder::choose_groups(std::span<Member* const> members, net::TimePoint now,
-                                 BuiltFleet& out) {
-  std::map<GroupKey, std::vector<Member*>> grouped;
-  const std::set<std::string> known_nameless = std::exchange(nameless_, {});
+/// Excludes a member; the reason is an error when it is new.
+void FleetBuilder::leave_out(Member& member, std::string_view why, std::string reason,
+                             std::vector<std::string>& errors) const {
+  const std::string line = fmt::format("{}\n{}", member.key, reason);
+  if (!left_out_.contains(line)) {
+    errors.push_back(fmt::format("engine left out: {} endpoint={} reason=\"{}\"", why,
+                                 member.card.endpoint.url, reason));
+  }
+  member.exclusion = std::move(reason);
+}
+
+/// What each probed member does, and with whom it is to be interchangeable.
+FleetBuilder::Grouped FleetBuilder::sort_members(std::span<Member* const> members,
+                                                 std::vector<std::string>& errors) {
+  Grouped grouped;
+  std::set<std::string> left_out;
   for (Member* member : members) {
     member->exclusion.clear();
     if (!member->info) {
       continue;
     }
+    member->duty = duty_of(member->card, member->checksum, *member->info, decode_alone_);
     const std::string& name = name_of(*member);
     if (name.empty()) {
-      member->exclusion = "it reports no model name, and none was given with --model-name";
-      if (!known_nameless.contains(member->key)) {
-        out.errors.push_back(
-            fmt::format("engine left out: it has no name endpoint={} reason=\"{}\"",
-                        member->card.endpoint.url, member->exclusion));
-      }
-      nameless_.insert(member->key);
+      leave_out(*member, "it has no name",
+                "it reports no model name, and none was given with --model-name", errors);
+    } else if (!member->duty.contradiction.empty()) {
+      leave_out(*member, "its role is not the one it was named for", member->duty.contradiction,
+                errors);
+    } else {
+      GroupKey key{.model = name, .name_space = member->card.name_space, .role = member->duty.role};
+      grouped[std::move(key)].push_back(member);
       continue;
     }
-    GroupKey key{.model = name, .name_space = member->card.name_space, .role = member->card.role};
-    grouped[std::move(key)].push_back(member);
+    left_out.insert(fmt::format("{}\n{}", member->key, member->exclusion));
   }
+  left_out_ = std::move(left_out);
+  return grouped;
+}
+
+/// Takes out whoever could not hand over to its peers. Where only one of both roles is there yet
+/// nobody is judged.
+void FleetBuilder::choose_peers(const Grouped& grouped, std::span<Member* const> members,
+                                net::TimePoint now, BuiltFleet& out) {
+  std::map<std::pair<std::string, std::string>, std::vector<Member*>> pairs;
+  for (const auto& [key, of_group] : grouped) {
+    if (key.role == Role::Prefill && grouped.contains({key.model, key.name_space, Role::Decode})) {
+      pairs[{key.model, key.name_space}] = {};
+    }
+  }
+  std::erase_if(pairings_, [&](const auto& entry) { return !pairs.contains(entry.first); });
+  for (Member* member : pairs.empty() ? std::span<Member* const>() : members) {
+    if (!member->info || !member->exclusion.empty() || member->duty.role == Role::Aggregated) {
+      continue;
+    }
+    if (const auto pair = pairs.find({name_of(*member), member->card.name_space});
+        pair != pairs.end()) {
+      pair->second.push_back(member);
+    }
+  }
+  for (const auto& [key, of_pair] : pairs) {
+    Pairing& pairing = pairings_.try_emplace(key, key.first, key.second).first->second;
+    pairing.choose(of_pair, now, succession_after_, out.errors);
+    if (const auto at = pairing.succession_at(); at && (!out.again_at || *at < *out.again_at)) {
+      out.again_at = at;
+    }
+  }
+}
+
+/// Sorts the members into groups and lets each decide who serves.
+void FleetBuilder::choose_groups(std::span<Member* const> members, net::TimePoint now,
+                                 BuiltFleet& out) {
+  Grouped grouped = sort_members(members, out.errors);
+  choose_peers(grouped, members, now, out);
+  for (auto& [key, of_group] : grouped) {
+    std::erase_if(of_group, [](const Member* member) { return !member->exclusion.empty(); });
+  }
+  std::erase_if(grouped, [](const auto& entry) { return entry.second.empty(); });
   std::erase_if(groups_, [&](const auto& entry) { return !grouped.contains(entry.first); });
   for (const auto& [key, of_group] : grouped) {
     auto& group = groups_[key];
     if (!group) {
-      group = std::make_unique<Group>(key);
+      group = std::make_unique<Group>(key, decode_alone_ && key.role == Role::Prefill);
     }
     group->choose(of_group, now, succession_after_, next_set_id_, out.errors);
     if (const auto at = group->succession_at(); at && (!out.again_at || *at < *out.again_at)) {

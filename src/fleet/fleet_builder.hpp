@@ -7,12 +7,15 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fleet/cohort.hpp"
 #include "fleet/fleet.hpp"
 #include "fleet/member.hpp"
 #include "fleet/name_claims.hpp"
+#include "fleet/pairing.hpp"
 
 namespace fairlead::fleet {
 
@@ -34,7 +37,8 @@ class FleetBuilder {
  public:
   /// `model_name` is the public name of the workers whose card has none; empty = what their engine
   /// reports. A cohort whose workers are all down for `succession_after` makes room for another.
-  FleetBuilder(std::string model_name, net::Duration succession_after);
+  /// With `decode_alone` decode engines answer without prefill engines while there are none.
+  FleetBuilder(std::string model_name, net::Duration succession_after, bool decode_alone = false);
 
   /// The snapshot of these members, which are in the order in which they became known; fills their
   /// `exclusion`.
@@ -57,6 +61,13 @@ class FleetBuilder {
 
   const std::string& name_of(const Member& member) const;
   std::vector<std::string> aliases_of(const Draft& draft) const;
+  using Grouped = std::map<GroupKey, std::vector<Member*>>;
+
+  Grouped sort_members(std::span<Member* const> members, std::vector<std::string>& errors);
+  void leave_out(Member& member, std::string_view why, std::string reason,
+                 std::vector<std::string>& errors) const;
+  void choose_peers(const Grouped& grouped, std::span<Member* const> members, net::TimePoint now,
+                    BuiltFleet& out);
   void choose_groups(std::span<Member* const> members, net::TimePoint now, BuiltFleet& out);
   void gather_drafts();
   void fill(const std::string& name, Draft& draft, std::int64_t unix_seconds);
@@ -69,14 +80,16 @@ class FleetBuilder {
 
   std::string model_name_;
   net::Duration succession_after_;
+  bool decode_alone_;
   std::uint64_t generation_ = 0;
   std::uint64_t next_set_id_ = 1;
   std::map<GroupKey, std::unique_ptr<Group>> groups_;
+  std::map<std::pair<std::string, std::string>, Pairing> pairings_;  // by model and namespace
   std::vector<std::string> order_;               // names of base models, in order of registration
   std::map<std::string, Draft> drafts_;          // of the snapshot that is being built
   std::map<std::string, std::int64_t> created_;  // by owner, see NameClaim
   NameClaims names_;
-  std::set<std::string> nameless_;  // keys of members left out for want of a name
+  std::set<std::string> left_out_;  // cards and reasons of members that fit nowhere
 };
 
 }  // namespace fairlead::fleet

@@ -21,7 +21,7 @@ class LiveFleet::Impl {
                  .on_change = [this] { publish(); },
                  .on_attempted = [this] { log_counts(); }},
         on_snapshot_(std::move(on_snapshot)),
-        builder_(std::move(options.model_name), options.succession_after),
+        builder_(std::move(options.model_name), options.succession_after, options.decode_alone),
         again_([this] { publish(); }) {}
 
   void set_cards(std::string_view source, std::vector<Card> cards);
@@ -156,7 +156,7 @@ void LiveFleet::Impl::log_counts() {
   for (const auto& watch : watches_) {
     const Member& member = watch->member();
     if (member.up && member.exclusion.empty()) {
-      ++(member.card.role == Role::Prefill ? prefill : decode);
+      ++(member.duty.role == Role::Prefill ? prefill : decode);
     }
   }
   if (decode != logged_decode_ || prefill != logged_prefill_) {

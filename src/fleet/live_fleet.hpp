@@ -21,6 +21,8 @@ namespace fairlead::fleet {
 struct LiveFleetOptions : WatchOptions {
   std::string model_name;  ///< Public name of the workers whose card has none; empty = what their
                            ///< engine reports.
+  /// Decode engines answer whole requests while no prefill engine is there.
+  bool decode_alone = false;
   /// A cohort whose workers are all down for so long makes room for another one of its group.
   net::Duration succession_after = std::chrono::seconds(30);
 };

@@ -8,6 +8,7 @@
 
 #include "fleet/activity.hpp"
 #include "fleet/card.hpp"
+#include "fleet/duty.hpp"
 #include "fleet/worker.hpp"
 #include "net/reactor.hpp"
 
@@ -21,6 +22,7 @@ struct Member {
   WorkerId id = 0;                         ///< Of the card's endpoint.
   std::vector<Card> adapters;              ///< Adapter cards that belong to the card.
   std::optional<engine::EngineInfo> info;  ///< Last probe; absent before the first.
+  Duty duty;                               ///< Of the last snapshot that it was probed for.
   std::vector<net::Address> addresses;     ///< Resolved.
   std::uint64_t incarnation = 0;           ///< See Worker.
   bool up = false;                         ///< Answers; may be given requests.

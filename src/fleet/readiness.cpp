@@ -25,7 +25,7 @@ bool is_missing(Role role, std::span<const ReadinessUnit> units, const std::vect
     return false;
   }
   return std::ranges::any_of(units, [&](const ReadinessUnit& unit) {
-    return unit.role == role ||
+    return (unit.role == role && !unit.dispensable) ||
            (unit.live > 0 && !covered(unit, present) &&
             std::ranges::any_of(unit.needs, [&](const auto& peers) { return has(peers, role); }));
   });
@@ -58,23 +58,23 @@ Readiness namespace_readiness(const Model& model, std::string_view name_space) {
   std::vector<ReadinessUnit> units;
   for (const auto& set : model.worker_sets) {
     if (set->name_space == name_space) {
-      units.push_back({set->role, set->healthy(), set->needs});
+      units.push_back({set->role, set->healthy(), set->needs, set->dispensable});
     }
   }
   return readiness(units);
 }
 
 bool namespace_ready(const Model& model, std::string_view name_space) {
-  unsigned registered = 0;
+  unsigned wanted = 0;
   unsigned present = 0;
   const auto bit = [](Role role) { return 1U << static_cast<unsigned>(role); };
   for (const auto& set : model.worker_sets) {
     if (set->name_space == name_space) {
-      registered |= bit(set->role);
+      wanted |= set->dispensable ? 0 : bit(set->role);
       present |= set->healthy() > 0 ? bit(set->role) : 0;
     }
   }
-  if (present == 0 || present != registered) {
+  if (present == 0 || (wanted & ~present) != 0) {
     return false;
   }
   const auto all_present = [&](const std::vector<Role>& peers) {

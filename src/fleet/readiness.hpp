@@ -14,6 +14,7 @@ struct ReadinessUnit {
   Role role = Role::Aggregated;          ///< Of the set.
   std::size_t live = 0;                  ///< Its healthy workers.
   std::vector<std::vector<Role>> needs;  ///< Peer roles: any of the lists.
+  bool dispensable = false;              ///< Being dead it does not make its role a missing one.
 };
 
 /// Whether a namespace can serve, and why not.

@@ -15,7 +15,9 @@
 
 namespace fairlead::fleet {
 
-/// Replaces the hosts of KV event endpoints that name every interface by the engine's own.
+/// Replaces the hosts that nobody but the engine's own machine can use by the engine's own: those
+/// of KV event endpoints that name every interface, and that of a bootstrap server when it is not
+/// told or is local.
 void replace_wildcard_hosts(engine::EngineInfo& info, std::string_view authority_host);
 
 /// What a worker does in its model's fleet.
@@ -69,6 +71,7 @@ struct WorkerSet {
   Role role = Role::Aggregated;          ///< Of every worker in it.
   std::string checksum;                  ///< Of its workers' cards.
   std::vector<std::vector<Role>> needs;  ///< Peer roles it cannot serve without: any of the lists.
+  bool dispensable = false;              ///< Its peers may do without it.
   std::size_t slot_count = 0;            ///< Every worker's slot is below it; only grows.
   /// Every worker that was probed once, by ascending slot. Unhealthy ones stay listed, so that what
   /// is kept by slot stays valid.

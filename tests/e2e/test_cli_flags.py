@@ -22,8 +22,6 @@ WRONG = {
     "prefill only": (["--direct", "--prefill-engine-url", E1], {}, "prefill engines alone cannot answer"),
     "in both lists": (["--direct", "--engine-url", f"{E1},{E2}", "--prefill-engine-url", E2 + "/"], {},
                       f"{E2} is also an --engine-url"),
-    "prefill and decode": (["--direct", "--engine-url", E1, "--prefill-engine-url", E2], {},
-                           "prefill/decode dispatch is not supported yet"),
     "twice": (["--direct", "--engine-url", E1, "--engine-url", "127.0.0.1:9"], {}, f"{E1} is named twice"),
     "unknown backend": (["--direct", "--engine-url", E1, "--direct-backend", "tgi"], {}, "`tgi` is unknown"),
     "later backend": (["--direct", "--engine-url", E1, "--direct-backend", "sglang"], {},

@@ -169,6 +169,23 @@ TEST(Options, TheDynNamesOfOtherFrontendsWork) {
   EXPECT_EQ(options->engines.front().endpoint.url, "http://h:1");
 }
 
+TEST(ServeOptions, PrefillEnginesAreNamedBesideTheOthers) {
+  const auto of = [](std::vector<std::string> arguments) {
+    const auto options = serve_options(*serve({.arguments = std::move(arguments)}));
+    EXPECT_TRUE(options.has_value());
+    return *options;
+  };
+  const ServeOptions plain =
+      of({"--direct", "--engine-url", "h:1", "--prefill-engine-url", "h:2,vllm-http=h:3"});
+  ASSERT_EQ(plain.prefill_engines.size(), 2U);
+  EXPECT_EQ(plain.prefill_engines[0].endpoint.url, "http://h:2");
+  EXPECT_EQ(plain.prefill_engines[1].backend, engine::Backend::VllmHttp);
+  EXPECT_FALSE(plain.fleet.decode_alone);
+  EXPECT_TRUE(of({"--direct", "--engine-url", "h:1", "--prefill-engine-url", "h:2",
+                  "--allow-aggregated-fallback"})
+                  .fleet.decode_alone);
+}
+
 TEST(ServeOptions, EachWrongCombinationHasOneClearLine) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> rows{
       {{},
@@ -181,9 +198,6 @@ TEST(ServeOptions, EachWrongCombinationHasOneClearLine) {
        "--prefill-engine-url: prefill engines alone cannot answer; name at least one --engine-url"},
       {{"--direct", "--engine-url", "h:1", "--prefill-engine-url", "http://h:1/"},
        "--prefill-engine-url: http://h:1 is also an --engine-url; an engine has one role"},
-      {{"--direct", "--engine-url", "h:1", "--prefill-engine-url", "h:2"},
-       "--prefill-engine-url: prefill/decode dispatch is not supported yet; name the engines with "
-       "--engine-url"},
       {{"--direct", "--engine-url", "h:1", "--direct-backend", "trt"},
        "--direct-backend: backend `trt` is unknown; choose `vllm` or `vllm-http`"},
       {{"--direct", "--engine-url", "h:1", "--direct-backend", "sglang"},

@@ -195,6 +195,50 @@ TEST_F(LiveFleetTest, OthersAreDecodeEvenWhileThePrefillEngineIsDown) {
   EXPECT_FALSE(model()->ready()) << "Decode needs Prefill";
 }
 
+TEST_F(LiveFleetTest, AnEngineThatTellsItsRoleDecidesAndMayComeBackWithAnother) {
+  engines[kAKey].info = info_of();
+  engines[kAKey].info->role = engine::Leg::Decode;
+  engines[kBKey].info = info_of("life-2");
+  engines[kBKey].info->role = engine::Leg::Prefill;
+  engines[kBKey].info->bootstrap_port = 8998;
+  ::testing::internal::CaptureStderr();
+  start({kA, kB});
+  ASSERT_TRUE(wait([&] { return worker(kA) && worker(kB) && model()->ready(); }));
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("endpoint=http://127.0.0.1:7001 mode=Decode"));
+  EXPECT_THAT(log, HasSubstr("endpoint=http://127.0.0.1:7002 mode=Prefill"));
+  EXPECT_THAT(log, HasSubstr("decode_engines=1 prefill_engines=1"));
+  EXPECT_EQ(worker(kA)->role, Role::Decode);
+  EXPECT_EQ(worker(kB)->role, Role::Prefill);
+  EXPECT_EQ(worker(kB)->info.bootstrap_host, "127.0.0.1") << "that of the endpoint";
+  const std::uint64_t incarnation = worker(kB)->incarnation;
+  engines[kBKey].info->role = engine::Leg::Decode;  // the same process id, by chance
+  ASSERT_TRUE(wait([&] { return worker(kB)->role == Role::Decode; }));
+  EXPECT_NE(worker(kB)->incarnation, incarnation);
+  EXPECT_FALSE(model()->ready()) << "nobody prefills";
+  EXPECT_EQ(model()->set(Role::Prefill), nullptr);
+}
+
+TEST_F(LiveFleetTest, ReadinessFollowsThePrefillEngineAtOnce) {
+  engines[kAKey].info = info_of();
+  engines[kPKey].info = info_of();
+  start({kA}, {kP});
+  ASSERT_TRUE(wait([&] { return model() && model()->ready(); }));
+  in_turn([&] {
+    fleet->report_failure(worker(kP)->id, worker(kP)->incarnation);
+    EXPECT_FALSE(model()->ready());
+  });
+  ASSERT_TRUE(wait([&] { return model()->ready(); }));
+}
+
+TEST_F(LiveFleetTest, WithTheFallbackDecodeIsReadyAlone) {
+  engines[kAKey].info = info_of();
+  start({kA}, {kP}, [](LiveFleetOptions& options) { options.decode_alone = true; });
+  ASSERT_TRUE(wait([&] { return healthy() == 1; }));
+  EXPECT_TRUE(model()->ready());
+  EXPECT_EQ(worker(kA)->role, Role::Decode);
+}
+
 TEST_F(LiveFleetTest, EnginesThatAreDownAtStartJoinLater) {
   engines[kAKey].info = info_of();
   start({kA, kB});

@@ -48,6 +48,13 @@ TEST(Readiness, ARegisteredRoleThatIsDeadIsMissed) {
   EXPECT_THAT(of({{Aggregated, 1, {}}, {Prefill, 0, {}}}).missing, ElementsAre(Prefill));
 }
 
+TEST(Readiness, ADeadSetThatIsDispensableIsMissedByThoseThatNeedItOnly) {
+  EXPECT_TRUE(of({{Decode, 1, {}}, {Prefill, 0, {}, true}}).ready);
+  EXPECT_THAT(of({{Decode, 1, {}}, {Prefill, 0, {}, true}}).missing, IsEmpty());
+  EXPECT_THAT(of({{Decode, 1, {{Prefill}}}, {Prefill, 0, {}, true}}).missing, ElementsAre(Prefill));
+  EXPECT_THAT(of({{Decode, 0, {}}, {Prefill, 1, {{Decode}}, true}}).missing, ElementsAre(Decode));
+}
+
 TEST(Readiness, TwoSetsOfOneRoleAreAmbiguousAndServe) {
   const Readiness two = of({{Decode, 1, {}}, {Prefill, 1, {}}, {Prefill, 1, {}}});
   EXPECT_TRUE(two.ready);
@@ -64,6 +71,7 @@ TEST(Readiness, TheShortFormAgrees) {
       auto set = std::make_shared<WorkerSet>();
       set->name_space = random() % 4 == 0 ? "other" : "";
       set->role = static_cast<Role>(random() % 3);
+      set->dispensable = random() % 4 == 0;
       for (unsigned peers = random() % 3; peers > 0; --peers) {
         set->needs.emplace_back();
         for (unsigned roles = random() % 3; roles > 0; --roles) {
