@@ -46,6 +46,10 @@ kv-sim: install-test ## Simulate routing by KV cache on TRACES=folder, tables in
 kv-peers: install-test build ## Show two replicas: the second starts with what the first knows of caches
 	@exec .venv/bin/python -m pytest -q -s -n 0 tests/e2e/test_kv_peers.py -k know_the_same
 
+.PHONY: soak
+soak: install-test build ## Clients and random failures for SOAK_SECONDS (600) per kind of engines; FAIRLEAD_SEED repeats
+	@SOAK_SECONDS=$${SOAK_SECONDS:-600} exec .venv/bin/python -m pytest -q -s -n 0 tests/e2e/test_fault_soak.py
+
 .PHONY: fmt
 fmt: install-test ## Format all C++ in place
 	@git ls-files -z -co --exclude-standard 'src/*.[ch]pp' 'tests/*.[ch]pp' 'fuzz/*.cpp' 'bench/*.[ch]pp' \

@@ -99,6 +99,11 @@ struct ChannelOptions {
   Duration max_backoff = std::chrono::seconds(5);         ///< Longest pause; jittered by a fifth.
   Duration ping_interval = std::chrono::seconds(20);      ///< Keep-alive while calls run.
   Duration ping_timeout = std::chrono::seconds(10);       ///< No answer: the connection is dead.
+  Duration quiet_after = std::chrono::milliseconds(500);  ///< A connection without calls and bytes
+                                                          ///< for so long may have died unseen.
+  Duration quiet_ping_timeout = std::chrono::seconds(3);  ///< The first call there is sent with a
+                                                          ///< ping, and once more on another
+                                                          ///< connection when nothing comes back.
   std::uint32_t stream_window_bytes = 256 * 1024;         ///< Receive window of one call.
   std::size_t max_connections = 16;                       ///< Opened at the peer's stream limit.
   std::size_t max_waiting = 4096;  ///< Calls waiting for a connection; RESOURCE_EXHAUSTED above.

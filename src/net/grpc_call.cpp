@@ -100,15 +100,34 @@ bool ClientCall::begin(ClientSession& session, std::string_view path, const Meta
     out.fields.push_back({"grpc-timeout", timeout, true});
   }
   out.add(metadata);
+  const bool quiet = session.quiet();
   if (!session.open(*this, out.fields)) {
     return false;
   }
   client_ = &session;
-  session.call_began();
+  if (quiet) {
+    prepare_repeat(path, metadata);
+  }
+  session.call_began(quiet);
   if (paused_) {
     session.set_paused(*this, true);
   }
   return true;
+}
+
+void ClientCall::prepare_repeat(std::string_view path, const Metadata& metadata) {
+  repeat_ = request_;
+  begun_at_ = Reactor::current()->now();
+  if (&metadata != &metadata_) {
+    keep(path, metadata);
+  }
+}
+
+void ClientCall::rewind() {
+  request_ = std::exchange(repeat_, {});
+  output_begin_ = 0;
+  output_end_ = request_.size();
+  sent_at_ = 0;
 }
 
 void ClientCall::pause() {
@@ -148,6 +167,7 @@ void ClientCall::on_headers(bool too_large, bool end_stream) {
     return;
   }
   client_->data_seen();
+  std::string().swap(repeat_);
   if (too_large) {
     end({StatusCode::ResourceExhausted, "the response's header fields are above the limit",
          Status::Origin::Client});
@@ -265,6 +285,12 @@ void ClientCall::on_remote_end() {
 void ClientCall::on_closed(http2::ErrorCode code, std::string_view lost) {
   ClientSession* const client = std::exchange(client_, nullptr);
   if (ended_ || remote_ended_) {
+    return;
+  }
+  // Nothing came since the call began: the connection was dead before, and nobody has seen the
+  // call.
+  if (!lost.empty() && !repeat_.empty() && client && client->last_received() <= begun_at_ &&
+      channel_->begin_again(*this)) {
     return;
   }
   if (!lost.empty()) {

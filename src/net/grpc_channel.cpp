@@ -113,6 +113,18 @@ void ChannelCore::call_gone(ClientCall& call) {
   }
 }
 
+bool ChannelCore::begin_again(ClientCall& call) {
+  if (abandoned_ || waiting_count_ >= options_.max_waiting) {
+    return false;
+  }
+  call.rewind();
+  call.waiting = true;
+  ++waiting_count_;
+  waiting_.push_back(call);
+  Reactor::current()->flush_later(*this);  // the dead connection is still listed
+  return true;
+}
+
 void ChannelCore::room_made() {
   if (waiting_count_ > 0) {
     Reactor::current()->flush_later(*this);

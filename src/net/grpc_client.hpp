@@ -39,6 +39,8 @@ class ClientCall final : public Call, public http2::SessionStream, public ListNo
   bool begin(ClientSession& session) { return begin(session, path_, metadata_); }
   /// Begins the stream.
   bool begin(ClientSession& session, std::string_view path, const Metadata& metadata);
+  /// Back to where it was before it began, for another connection.
+  void rewind();
   /// Ends the call with DEADLINE_EXCEEDED at `deadline`.
   void set_deadline(TimePoint deadline);
   /// The request's header block ends at this offset of the session's output.
@@ -71,6 +73,7 @@ class ClientCall final : public Call, public http2::SessionStream, public ListNo
   void deliver_held();
   Status final_status() const;
   bool leave(bool reset);
+  void prepare_repeat(std::string_view path, const Metadata& metadata);
   void end(const Status& status);
 
   ChannelCore* channel_;
@@ -78,6 +81,8 @@ class ClientCall final : public Call, public http2::SessionStream, public ListNo
   CallObserver& observer_;
   MessageReader reader_;
   std::string request_;
+  std::string repeat_;  // the request again, until something came back on a quiet connection
+  TimePoint begun_at_{};
   std::string path_;
   Metadata metadata_;
   std::optional<Timer> timer_;
@@ -110,8 +115,10 @@ class ClientSession final : public http2::Session {
   bool usable() const { return ready_ && !refuses_streams(); }
   /// Another call fits now.
   bool has_room() const { return usable() && streams() < peer_max_streams(); }
-  /// A call began: keep-alive runs while there are calls.
-  void call_began();
+  /// It has no calls and has received nothing for so long that it may have died unseen.
+  bool quiet() const;
+  /// A call began: keep-alive runs while there are calls, from now on when it `was_quiet`.
+  void call_began(bool was_quiet);
   /// A call received something: the peer's patience with pings starts anew.
   void data_seen() { pings_without_data_ = 0; }
   /// The channel is gone.
@@ -125,11 +132,14 @@ class ClientSession final : public http2::Session {
   void on_stream_gone() override;
   void on_lost(std::string_view reason) override;
   void keep_alive();
+  void ping_for(Duration timeout);
   Duration ping_interval() const;
 
   ChannelCore* channel_;
   Duration interval_;
   Duration timeout_;
+  Duration quiet_after_;
+  Duration quiet_timeout_;
   Timer keepalive_;
   bool ready_ = false;
   bool ping_sent_ = false;
@@ -165,6 +175,8 @@ class ChannelCore final : private Flushable {
 
   /// A call has ended or was destroyed before its end.
   void call_gone(ClientCall& call);
+  /// Begins a call on another connection, since its own was dead. False when too many calls wait.
+  bool begin_again(ClientCall& call);
   /// A connection may take another call.
   void room_made();
   /// The handshake is complete.

@@ -25,6 +25,8 @@ ClientSession::ClientSession(ChannelCore& channel, std::unique_ptr<Stream> strea
       channel_(&channel),
       interval_(options.ping_interval),
       timeout_(options.ping_timeout),
+      quiet_after_(options.quiet_after),
+      quiet_timeout_(std::min(options.ping_timeout, options.quiet_ping_timeout)),
       keepalive_([this] { keep_alive(); }) {}
 
 void ClientSession::forsake() {
@@ -69,8 +71,17 @@ Duration ClientSession::ping_interval() const {
                                                  : std::max(interval_, kCalmPingInterval);
 }
 
-void ClientSession::call_began() {
-  if (!keepalive_.armed() && interval_ > Duration(0)) {
+bool ClientSession::quiet() const {
+  return streams() == 0 && Reactor::current()->now() - last_received() >= quiet_after_;
+}
+
+void ClientSession::call_began(bool was_quiet) {
+  if (interval_ <= Duration(0)) {
+    return;
+  }
+  if (was_quiet && !ping_sent_ && pings_without_data_ < kPingsWithoutData) {
+    ping_for(quiet_timeout_);
+  } else if (!keepalive_.armed()) {
     keepalive_.arm(ping_interval());
   }
 }
@@ -89,11 +100,15 @@ void ClientSession::keep_alive() {
     keepalive_.arm_at(due);
     return;
   }
+  ping_for(timeout_);
+}
+
+void ClientSession::ping_for(Duration timeout) {
   ping();
   ++pings_without_data_;
   ping_sent_ = true;
-  ping_sent_at_ = now;
-  keepalive_.arm(timeout_);
+  ping_sent_at_ = Reactor::current()->now();
+  keepalive_.arm(timeout);
 }
 
 }  // namespace fairlead::net::grpc

@@ -72,13 +72,16 @@ class Stream:
 
     def __init__(self, server: Serve, fields: dict[str, Any], name: str | None = None,
                  path: str = "/v1/completions"):
-        self._client = httpx.Client(base_url=server.base_url, trust_env=False, timeout=scaled(60))
+        # Without `verify` every client would read all authorities of the machine.
+        self._client = httpx.Client(base_url=server.base_url, trust_env=False, timeout=scaled(60), verify=False)
         request = self._client.build_request("POST", path, json={
             "stream": True, "stream_options": {"include_usage": True}, **fields},
             headers={"request-id": request_id(name)} if name else {})
         self._response = self._client.send(request, stream=True)
         self.status = self._response.status_code
         self.frames: list[str] = []
+        self.chunks: list[dict[str, Any]] = []
+        self.tokens: list[int] = []
         self._lines: Iterator[str] = self._response.iter_lines()
 
     def read_frame(self) -> str | None:
@@ -86,6 +89,10 @@ class Stream:
         for line in self._lines:
             if line.startswith("data: "):
                 self.frames.append(line.removeprefix("data: "))
+                if self.frames[-1] != "[DONE]":
+                    self.chunks.append(json.loads(self.frames[-1]))
+                    self.tokens += [token for choice in self.chunks[-1].get("choices", [])
+                                    for token in choice.get("token_ids") or []]
                 return self.frames[-1]
         return None
 
@@ -108,15 +115,6 @@ class Stream:
         """Leaves, read to the end or not."""
         self._response.close()
         self._client.close()
-
-    @property
-    def chunks(self) -> list[dict[str, Any]]:
-        return [json.loads(frame) for frame in self.frames if frame != "[DONE]"]
-
-    @property
-    def tokens(self) -> list[int]:
-        return [token for chunk in self.chunks for choice in chunk.get("choices", [])
-                for token in choice.get("token_ids") or []]
 
     @property
     def finish_reasons(self) -> list[str]:

@@ -17,7 +17,7 @@ import openai
 
 from fairlead import clients
 from fairlead.metrics import Metrics, parse_metrics
-from fairlead.process import Process
+from fairlead.process import Process, child_environment
 from fairlead.waiting import scaled, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -72,14 +72,14 @@ class Serve(Listening):
         return clients.anthropic_client(self.base_url, **options)
 
     def get(self, path: str, **options) -> httpx.Response:
-        return httpx.get(self.base_url + path, trust_env=False, **{"timeout": scaled(10), **options})
+        return httpx.get(self.base_url + path, trust_env=False, verify=False, **{"timeout": scaled(10), **options})
 
     def post(self, path: str, body: Any = None, **options) -> httpx.Response:
         """`body` as JSON, or bytes and text as they are."""
         how = {"content": body} if isinstance(body, bytes | str) else {"json": body}
         if "content" in how:
             how["headers"] = {"content-type": "application/json"}
-        return httpx.post(self.base_url + path, trust_env=False, **{"timeout": scaled(30), **how, **options})
+        return httpx.post(self.base_url + path, trust_env=False, verify=False, **{"timeout": scaled(30), **how, **options})
 
     def metrics(self) -> Metrics:
         return parse_metrics(self.get("/metrics").text)
@@ -117,7 +117,7 @@ class MockEngine(Listening):
         return int(self.address.rpartition(":")[2])
 
     def debug(self, path: str) -> Any:
-        answer = httpx.get(f"http://{self.addresses['debug']}{path}", trust_env=False, timeout=scaled(10))
+        answer = httpx.get(f"http://{self.addresses['debug']}{path}", trust_env=False, verify=False, timeout=scaled(10))
         answer.raise_for_status()
         return answer.json()
 
@@ -133,7 +133,7 @@ class MockEngine(Listening):
     def set_faults(self, *faults: str) -> Any:
         """Replaces the faults of the running engine; what it then says."""
         answer = httpx.post(f"http://{self.addresses['debug']}/debug/fault", json={"faults": faults},
-                            trust_env=False, timeout=scaled(10))
+                            trust_env=False, verify=False, timeout=scaled(10))
         answer.raise_for_status()
         return answer.json()
 
@@ -195,7 +195,7 @@ class Launcher:
         """Runs a command to its end: exit code, stdout and stderr as text."""
         data = stdin.encode() if isinstance(stdin, str) else stdin
         done = subprocess.run([str(self.binary), *map(str, args)], input=data if data is not None else b"",
-                              capture_output=True, timeout=scaled(timeout), env={**os.environ, **(env or {})})
+                              capture_output=True, timeout=scaled(timeout), env=child_environment(env))
         return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode("utf-8", "replace"),
                                            done.stderr.decode("utf-8", "replace"))
 

@@ -21,6 +21,12 @@ SANITIZER_REPORT = re.compile(
 LOG_LINES = 20_000  # Lines of stderr kept in memory; the file keeps all.
 
 
+def child_environment(more: dict[str, str] | None = None) -> dict[str, str]:
+    """The environment of a command under test. FAIRLEAD_SEED is the tests' own: to the simulated engine it would be the
+    option `--seed`."""
+    return {name: value for name, value in {**os.environ, **(more or {})}.items() if name != "FAIRLEAD_SEED"}
+
+
 class Process:
     """A running command whose stdout is read as JSON lines and whose stderr is a log.
 
@@ -39,7 +45,7 @@ class Process:
         self._open_pipes = 0
         self._ended_on_purpose = False
         self._popen = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                       stderr=subprocess.PIPE, env={**os.environ, **(env or {})}, cwd=cwd)
+                                       stderr=subprocess.PIPE, env=child_environment(env), cwd=cwd)
         self._start_reader(self._popen.stdout, self._take_stdout)
         if read_stderr:
             self._start_reader(self._popen.stderr, self._take_stderr)

@@ -331,6 +331,100 @@ TEST_F(ScriptedServer, ABrokenConnectionTellsWhetherTheRequestHadLeft) {
   EXPECT_EQ(again.ends, 0);
 }
 
+// A connection of one finished call that is then idle for the time that makes it quiet.
+class QuietConnection : public ScriptedServer {
+ protected:
+  void be_quiet() {
+    ChannelOptions options;
+    options.quiet_after = milliseconds(20);
+    options.quiet_ping_timeout = milliseconds(30);
+    open(options);
+    Recorder first;
+    start_and_see(first, 1);
+    answer(0, 1);
+    ASSERT_TRUE(until([&] { return first.ends == 1; }));
+    const TimePoint quiet_at = Clock::now() + milliseconds(25);
+    ASSERT_TRUE(until([&] { return Clock::now() >= quiet_at; }));
+  }
+  void answer(std::size_t peer, std::uint32_t stream) {
+    run([&] {
+      peers[peer]->send(headers(stream, kAnswer, false) + data(stream, grpc_message("m")) +
+                        headers(stream, {{"grpc-status", "0"}}, true));
+    });
+  }
+};
+
+TEST_F(QuietConnection, ACallThatMeetsItDeadIsBegunOnAnother) {
+  be_quiet();
+  Recorder recorder;
+  start(recorder, "again");
+  ASSERT_TRUE(until([&] { return peers[0]->ended(3); }));
+  run([&] { peers[0]->close(); });
+  ASSERT_TRUE(until([&] { return peers.size() == 2 && peers[1]->ended(1); }));
+  EXPECT_EQ(peers[1]->body(1), grpc_message("again"));
+  EXPECT_EQ(peers[1]->first(testing::kHeaders, 1)->field(":path"), "/e.E/Generate");
+  answer(1, 1);
+  ASSERT_TRUE(until([&] { return recorder.ends == 1; }));
+  EXPECT_TRUE(recorder.status.ok());
+  EXPECT_EQ(recorder.messages, std::vector<std::string>{"m"});
+}
+
+TEST_F(QuietConnection, ASilentOneIsFoundByAPingThatTheCallBrings) {
+  be_quiet();
+  Recorder recorder;
+  start(recorder);
+  ASSERT_TRUE(until([&] { return peers.size() == 2 && peers[1]->ended(1); }));
+  EXPECT_EQ(peers[0]->all(testing::kPing).size(), 1U);
+  answer(1, 1);
+  ASSERT_TRUE(until([&] { return recorder.ends == 1; }));
+  EXPECT_TRUE(recorder.status.ok());
+}
+
+TEST_F(QuietConnection, ACallIsBegunOnceOnAFreshOne) {
+  be_quiet();
+  Recorder recorder;
+  start(recorder);
+  ASSERT_TRUE(until([&] { return peers.size() == 2 && peers[1]->ended(1); }));
+  run([&] { peers[1]->close(); });
+  ASSERT_TRUE(until([&] { return recorder.ends == 1; }));
+  EXPECT_EQ(recorder.status.origin, Status::Origin::Connection);
+  EXPECT_EQ(dialer->attempts, 2);
+}
+
+TEST_F(QuietConnection, NothingIsSentTwiceOnceThePeerHasShownLife) {
+  be_quiet();
+  Recorder recorder;
+  start(recorder);
+  ASSERT_TRUE(until([&] { return peers[0]->ended(3); }));
+  run([&] {
+    peers[0]->ack_pings = true;
+    peers[0]->send(frame(testing::kPing, 0, 0, std::string(8, 'x')));
+  });
+  ASSERT_TRUE(until([&] { return !peers[0]->all(testing::kPing).empty(); }));
+  run([&] { peers[0]->close(); });
+  ASSERT_TRUE(until([&] { return recorder.ends == 1; }));
+  EXPECT_EQ(recorder.status.origin, Status::Origin::Connection);
+  EXPECT_EQ(peers.size(), 1U);
+}
+
+TEST_F(QuietConnection, GivenUpWhileItWaitsForAnotherItSaysNothing) {
+  be_quiet();
+  Recorder recorder;
+  start(recorder);
+  ASSERT_TRUE(until([&] { return peers[0]->ended(3); }));
+  run([&] {
+    peers[0]->close();
+    calls.pop_back();
+  });
+  Recorder next;
+  start(next);
+  ASSERT_TRUE(until([&] { return peers.size() == 2 && peers[1]->ended(1); }));
+  answer(1, 1);
+  ASSERT_TRUE(until([&] { return next.ends == 1; }));
+  EXPECT_EQ(recorder.ends, 0);
+  EXPECT_EQ(channel->calls(), 0U);
+}
+
 TEST_F(ScriptedServer, WhatArrivedBeforeTheBreakIsDelivered) {
   open();
   Recorder recorder;
