@@ -2,10 +2,12 @@
 //
 // CPU of one choice in kv mode with its booking, its end of prefill and its giving back, for fleets
 // of 8 and 2,048 workers and prompts of 1,000 and 60,000 tokens in blocks of 16. Every worker has
-// running requests; a few, or all (system prompt), hold a part of the prompt.
+// running requests; a few, or all (system prompt), hold a part of the prompt; or all do and a few
+// hold more of it (history), or each another part.
 
 #include <benchmark/benchmark.h>
 
+#include <cstdint>
 #include <memory>
 #include <random>
 #include <vector>
@@ -35,9 +37,17 @@ std::vector<kv::SequenceHash> hash(const std::vector<std::uint32_t>& tokens) {
   return out;
 }
 
+// Who holds how much beyond what all share.
+enum class Holders : std::uint8_t {
+  Alike,    // nobody
+  FewMore,  // two or three hold three quarters of each prompt
+  Differ,   // each something between nothing and all that is shared
+};
+
 class Fleet {
  public:
-  Fleet(std::size_t workers, std::size_t tokens, std::size_t shared, double temperature)
+  Fleet(std::size_t workers, std::size_t tokens, std::size_t shared, double temperature,
+        Holders holders)
       : router_({.mode = routing::RouterMode::Kv,
                  .seed = 1,
                  .kv = config(temperature),
@@ -57,12 +67,28 @@ class Fleet {
         held_.back().prefill_complete();
       }
     }
+    const auto has_more = [&](std::size_t i) {
+      return holders == Holders::FewMore && i % (workers / 2 - 1) == 1;
+    };
     if (shared > 0) {
       for (std::size_t i = 0; i < workers; ++i) {
-        overlaps_.push_back({.target = static_cast<kv::TargetId>(i),
-                             .device = static_cast<std::uint32_t>(shared / kBlock),
-                             .host = 0,
-                             .disk = 0});
+        if (has_more(i)) {
+          continue;
+        }
+        overlaps_.push_back(
+            {.target = static_cast<kv::TargetId>(i),
+             .device = static_cast<std::uint32_t>(
+                 holders == Holders::Differ ? random() % (shared / kBlock) + 1 : shared / kBlock),
+             .host = 0,
+             .disk = 0});
+      }
+      for (std::size_t i = 0; i < workers; ++i) {  // the longest last, as the index has it
+        if (has_more(i)) {
+          overlaps_.push_back({.target = static_cast<kv::TargetId>(i),
+                               .device = static_cast<std::uint32_t>(tokens / kBlock * 3 / 4),
+                               .host = 0,
+                               .disk = 0});
+        }
       }
     } else {
       for (std::uint32_t i = 0; i < 4; ++i) {
@@ -102,9 +128,10 @@ class Fleet {
   std::vector<routing::Reservation> held_;
 };
 
-void run(benchmark::State& state, std::size_t shared, double temperature) {
+void run(benchmark::State& state, std::size_t shared, double temperature,
+         Holders holders = Holders::Alike) {
   const auto tokens = static_cast<std::size_t>(state.range(1));
-  Fleet fleet(static_cast<std::size_t>(state.range(0)), tokens, shared, temperature);
+  Fleet fleet(static_cast<std::size_t>(state.range(0)), tokens, shared, temperature, holders);
   std::size_t i = 0;
   for (auto _ : state) {
     fleet.pick(i++, tokens);
@@ -113,6 +140,8 @@ void run(benchmark::State& state, std::size_t shared, double temperature) {
 
 void pick(benchmark::State& state) { run(state, 0, 0); }
 void pick_with_system_prompt(benchmark::State& state) { run(state, 512, 0); }
+void pick_with_history(benchmark::State& state) { run(state, 512, 0, Holders::FewMore); }
+void pick_with_all_differing(benchmark::State& state) { run(state, 512, 0, Holders::Differ); }
 void pick_by_lot(benchmark::State& state) { run(state, 0, 0.5); }
 
 void hash_prompt(benchmark::State& state) {
@@ -140,6 +169,10 @@ BENCHMARK(pick)->ArgNames({"workers", "tokens"})->ArgsProduct({{8, 2048}, {1000,
 BENCHMARK(pick_with_system_prompt)
     ->ArgNames({"workers", "tokens"})
     ->ArgsProduct({{8, 2048}, {1000, 60'000}});
+BENCHMARK(pick_with_history)->ArgNames({"workers", "tokens"})->ArgsProduct({{8, 2048}, {1000}});
+BENCHMARK(pick_with_all_differing)
+    ->ArgNames({"workers", "tokens"})
+    ->ArgsProduct({{8, 2048}, {1000}});
 BENCHMARK(pick_by_lot)->ArgNames({"workers", "tokens"})->ArgsProduct({{8, 2048}, {1000}});
 BENCHMARK(hash_prompt)->ArgNames({"tokens"})->Arg(1000)->Arg(60'000);
 BENCHMARK(round_robin)->ArgNames({"workers"})->Arg(8)->Arg(2048);

@@ -17,47 +17,11 @@
 namespace fairlead::routing {
 namespace {
 
-// With more targets to weigh than this, or no more in all, weighing all is as quick.
-constexpr std::size_t kMostWeighed = 64;
-
 bool contains(std::span<const std::uint64_t> ids, std::uint64_t id) {
   return std::ranges::find(ids, id) != ids.end();
 }
 
 }  // namespace
-
-// The cheapest so far; among equals each is as likely as any other (reservoir sampling).
-struct KvTable::Best {
-  TargetIndex target = 0;
-  double cost = MinTree::kNone;
-  std::uint32_t equals = 0;
-
-  // `weight` targets of this cost, of which `candidate` was drawn.
-  void consider(TargetIndex candidate, double value, std::uint32_t weight,
-                std::mt19937_64& random) {
-    if (value < cost || equals == 0) {
-      *this = {.target = candidate, .cost = value, .equals = weight};
-    } else if (value == cost) {
-      equals += weight;
-      if (random() % equals < weight) {
-        target = candidate;
-      }
-    }
-  }
-};
-
-// True when costs have the shape that the order relies on, and nothing leaves targets out.
-bool KvTable::ordered(const KvRouterConfig& config, const RouteRequest& request,
-                      const KvRoute& route) const {
-  return config.router_temperature == 0 && config.overlap_score_credit_decay == 0 &&
-         config.policy == SelectionPolicy::Sum && route.shared_prefix == 0 &&
-         config.prefill_load_scale == config_.prefill_load_scale &&
-         config.track_prefill_tokens == config_.track_prefill_tokens && !route.explain &&
-         !request.rank && request.excluded.empty() && request.adapter.empty() &&
-         route.allowed.empty() && request.required_taints.empty() &&
-         route.preferred_taints.empty() && touched_count_ <= kMostWeighed &&
-         loads_.targets().size() > kMostWeighed;
-}
 
 bool KvTable::admits(const RouteRequest& request, const KvRoute& route,
                      const std::vector<bool>* adapter, const KvLoads::Target& target) const {
@@ -128,42 +92,6 @@ std::optional<TargetIndex> KvTable::preferred(const RouteRequest& request, const
   return !state.overloaded && admits(any_rank, route, adapter, state) ? target : std::nullopt;
 }
 
-std::optional<TargetIndex> KvTable::by_order(const KvRouterConfig& config,
-                                             const PromptShape& shape) {
-  const MinTree& order = loads_.order();
-  const double least = order.least();
-  if (least == MinTree::kNone) {
-    return std::nullopt;
-  }
-  Best best;
-  std::uint32_t among_least = 0;
-  for (const TargetIndex target : std::span(touched_).first(touched_count_)) {
-    if (order.at(target) == MinTree::kNone) {
-      continue;
-    }
-    among_least += order.at(target) == least ? 1 : 0;
-    best.consider(target, weigh(config, shape, target).cost, 1, random_);
-  }
-  // Targets weighed above take part in the order as if they had nothing of the prompt. They cannot
-  // cost more than that, so when the least of the order is one of them it hides nothing better.
-  const std::uint32_t others = order.sharing() - among_least;
-  if (others == 0) {
-    return best.target;
-  }
-  const auto weighed = [&](TargetIndex target) { return known_[target].stamp == stamp_; };
-  TargetIndex drawn =
-      static_cast<TargetIndex>(order.pick(static_cast<std::uint32_t>(random_() % order.sharing())));
-  for (int attempt = 0; weighed(drawn) && attempt < 16; ++attempt) {
-    drawn = static_cast<TargetIndex>(
-        order.pick(static_cast<std::uint32_t>(random_() % order.sharing())));
-  }
-  for (std::uint32_t nth = 0; weighed(drawn); ++nth) {  // few others: one of them, in turn
-    drawn = static_cast<TargetIndex>(order.pick(nth));
-  }
-  best.consider(drawn, weigh(config, shape, drawn).cost, others, random_);
-  return best.target;
-}
-
 // Whether some worker of the set has the rank, usable or not.
 bool KvTable::has_rank(std::uint32_t rank) const {
   const auto places = loads_.places();
@@ -180,25 +108,35 @@ Result<TargetIndex> KvTable::by_scan(const KvRouterConfig& config, const PromptS
   const std::vector<bool>* adapter =
       request.adapter.empty() ? nullptr : &loads_.with_adapter(request.adapter);
   const auto targets = loads_.targets();
+  const bool any = !adapter && !request.rank && request.excluded.empty() && route.allowed.empty() &&
+                   request.required_taints.empty();
+  const auto admitted = [&](const KvLoads::Target& target) {
+    return any ? target.routable : admits(request, route, adapter, target);
+  };
   weighed_.clear();
   bool busy = false;
+  double least = std::numeric_limits<double>::infinity();
+  double most = -least;
   if (config.overlap_score_credit_decay > 0) {
     min_prefill_ = std::numeric_limits<std::int64_t>::max();
     for (const KvLoads::Target& target : targets) {
-      if (admits(request, route, adapter, target) && !target.overloaded) {
+      if (admitted(target) && !target.overloaded) {
         min_prefill_ = std::min(min_prefill_, target.prefill_tokens);
       }
     }
   }
   for (TargetIndex index = 0; index < targets.size(); ++index) {
     const KvLoads::Target& target = targets[index];
-    if (!admits(request, route, adapter, target)) {
+    if (!admitted(target)) {
       continue;
     }
     busy |= target.overloaded;
     if (!target.overloaded) {
       const double factor = route.preferred_taints.empty() ? 1.0 : taints(route, target);
-      weighed_.emplace_back(index, weigh(config, shape, index).cost * factor);
+      const double cost = weigh(config, shape, index).cost * factor;
+      least = std::min(least, cost);
+      most = std::max(most, cost);
+      weighed_.emplace_back(index, cost);
     }
   }
   if (weighed_.empty()) {
@@ -211,7 +149,7 @@ Result<TargetIndex> KvTable::by_scan(const KvRouterConfig& config, const PromptS
                        fmt::format("none of {} workers is usable{}", seen_->workers.size(),
                                    demands_of(request)));
   }
-  return config.router_temperature > 0 ? drawn(config.router_temperature) : cheapest();
+  return config.router_temperature > 0 ? drawn(config.router_temperature, least, most) : cheapest();
 }
 
 // All that would do for the request if it named no worker and had no session.
@@ -248,16 +186,18 @@ TargetIndex KvTable::cheapest() {
 }
 
 // Likelier the cheaper: exp(-(cost - least) / (range · temperature)).
-TargetIndex KvTable::drawn(double temperature) {
-  const auto [low, high] = std::ranges::minmax(weighed_, {}, &Weighed::cost);
-  const double least = low.cost;
-  const double range = high.cost - least;
+TargetIndex KvTable::drawn(double temperature, double least, double most) {
+  const double range = most - least;
   if (!(range > 0)) {
     return weighed_[random_() % weighed_.size()].target;
   }
+  const double scale = 1 / (range * temperature);
+  if (!std::isfinite(scale)) {
+    return cheapest();
+  }
   double total = 0;
   for (Weighed& one : weighed_) {
-    one.cost = std::exp(-(one.cost - least) / range / temperature);
+    one.cost = std::exp((least - one.cost) * scale);
     total += one.cost;
   }
   double left = std::uniform_real_distribution<double>(0, total)(random_);

@@ -17,7 +17,9 @@ KvQuery::Times KvQuery::look_up(const KvSetView& view, std::span<const std::uint
   times.hashed = Clock::now();
   caches.index.find(prompt_, overlaps_);
   caches.routed.find(prompt_, now, predicted_);
+  const std::size_t routed = predicted_.size();
   caches.predicted.find(prompt_, now, predicted_);
+  merge_predicted(routed);
   times.found = Clock::now();
   route.prompt = prompt_;
   route.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
@@ -27,6 +29,24 @@ KvQuery::Times KvQuery::look_up(const KvSetView& view, std::span<const std::uint
   route.places = view.places;
   route.degraded = view.degraded;
   return times;
+}
+
+// A target whose events came or went meanwhile may be in both indexes: the longer one counts.
+void KvQuery::merge_predicted(std::size_t first) {
+  if (first == 0 || first == predicted_.size()) {
+    return;
+  }
+  former_.reset(std::span(predicted_).first(first));
+  std::size_t kept = first;
+  for (std::size_t i = first; i < predicted_.size(); ++i) {
+    const kv::Overlap later = predicted_[i];
+    if (const std::size_t at = former_.find(later.target); at < first) {
+      predicted_[at].device = std::max(predicted_[at].device, later.device);
+    } else {
+      predicted_[kept++] = later;
+    }
+  }
+  predicted_.resize(kept);
 }
 
 void KvQuery::routed(const KvSetView& view, TargetRef target, TimePoint now) const {

@@ -9,6 +9,7 @@
 #include "kv/index.hpp"
 #include "routing/kv_route.hpp"
 #include "routing/kv_set_view.hpp"
+#include "routing/overlap_list.hpp"
 
 namespace fairlead::routing {
 
@@ -34,9 +35,12 @@ class KvQuery {
   void routed(const KvSetView& view, TargetRef target, TimePoint now) const;
 
  private:
+  void merge_predicted(std::size_t first);
+
   std::vector<kv::SequenceHash> prompt_;
   std::vector<kv::Overlap> overlaps_;
   std::vector<kv::Overlap> predicted_;
+  OverlapList former_;
 };
 
 /// What the engine should report as cached, if the decision was right: the last token of a prompt

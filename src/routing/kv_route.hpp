@@ -77,8 +77,9 @@ struct KvRoute {
   std::uint32_t prompt_tokens = 0;                ///< All of them.
   std::uint32_t block_size = 0;                   ///< Of the worker set; 0 = unknown.
   std::span<const kv::Overlap> overlaps = {};     ///< From the index of the engines' events.
-  /// From the index of what was routed lately. The router takes the longer one of both per target,
-  /// so callers do not merge; it counts for targets without a live view, too.
+  /// From the indexes of what was routed lately. A target is in either list at most once. The
+  /// router takes the longer one of both per target, so callers do not merge; it counts for targets
+  /// without a live view, too.
   std::span<const kv::Overlap> predicted = {};
   std::span<const TargetPlace> places = {};  ///< By TargetId of both.
   /// Some worker's view is not live: a target is, then, when `places` says so. Else all are.

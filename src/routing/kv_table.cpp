@@ -8,19 +8,6 @@
 #include "routing/router.hpp"
 
 namespace fairlead::routing {
-namespace {
-
-// `more` reaches further on the device; lower tiers still end where they did.
-void extend(CachedBlocks& cached, const kv::Overlap& more) {
-  const std::uint32_t host = std::max(cached.device + cached.host, more.device + more.host);
-  const std::uint32_t disk = std::max(cached.total(), more.device + more.host + more.disk);
-  cached.device = std::max(cached.device, more.device);
-  cached.host = host - cached.device;
-  cached.disk = std::max(disk, host) - host;
-}
-
-}  // namespace
-
 std::string_view reason_name(PickReason reason) {
   switch (reason) {
     case PickReason::Mode: return "mode";
@@ -33,20 +20,6 @@ std::string_view reason_name(PickReason reason) {
     case PickReason::kCount: break;
   }
   return "mode";
-}
-
-[[gnu::always_inline]] inline KvTable::Known& KvTable::touch(TargetIndex target) {
-  Known& known = known_[target];
-  if (known.stamp != stamp_) {
-    // Field by field: a copied temporary is read wider than it was written, which stalls.
-    known.stamp = stamp_;
-    known.cached.device = known.cached.host = known.cached.disk = 0;
-    known.confirmed = 0;
-    known.prefix = 0;
-    known.live = !degraded_;
-    touched_[touched_count_++] = target;
-  }
-  return known;
 }
 
 KvTable::KvTable(const KvRouterConfig& config, std::uint64_t seed)
@@ -72,11 +45,22 @@ std::optional<TargetIndex> KvTable::place_of(const KvRoute& route, kv::TargetId 
   return target && loads_.targets()[*target].worker_id == place.worker_id ? target : std::nullopt;
 }
 
-// Collects what targets have of the prompt, cached or active.
-void KvTable::learn(const KvRouterConfig& config, const KvRoute& route) {
+// A new choice, of which nothing is known yet but the running prompts that begin alike.
+void KvTable::begin(const KvRouterConfig& config, const KvRoute& route) {
   ++stamp_;
   touched_count_ = 0;
   degraded_ = route.degraded;
+  min_prefill_ = 0;
+  path_.clear();
+  if (config.track_active_blocks && config.assume_kv_reuse) {
+    loads_.sequences().match(route.prompt, path_);
+  }
+}
+
+// Collects what targets have of the prompt, cached or active.
+void KvTable::learn(const KvRoute& route) {
+  ++stamp_;
+  touched_count_ = 0;
   if (degraded_) {
     for (std::size_t id = 0; id < route.places.size(); ++id) {
       if (!route.places[id].live) {
@@ -102,12 +86,8 @@ void KvTable::learn(const KvRouterConfig& config, const KvRoute& route) {
       extend(touch(*target).cached, overlap);
     }
   }
-  path_.clear();
-  if (config.track_active_blocks && config.assume_kv_reuse) {
-    loads_.sequences().match(route.prompt, path_);
-    ActiveSequences::visit(
-        path_, [&](TargetIndex target, std::uint32_t depth) { touch(target).prefix = depth; });
-  }
+  ActiveSequences::visit(
+      path_, [&](TargetIndex target, std::uint32_t depth) { touch(target).prefix = depth; });
 }
 
 Result<KvTable::Picked> KvTable::choose(const std::shared_ptr<const fleet::WorkerSet>& set,
@@ -133,10 +113,15 @@ Result<KvTable::Picked> KvTable::choose(const std::shared_ptr<const fleet::Worke
                           .full_blocks = static_cast<std::uint32_t>(route.prompt.size()),
                           .block_size = loads_.block_size(),
                           .shared_prefix = route.shared_prefix};
-  min_prefill_ = 0;
-  learn(config, route);
-  if (!waiter || !queue_) {
-    return pick(config, shape, request, route, book);
+  begin(config, route);
+  const bool queued = waiter && queue_;
+  const bool free = !route.preferred && !request.worker_id && !queued;
+  const bool skims = free && ordered(config, request, route) && crowded(route);
+  if (!skims) {
+    learn(route);
+  }
+  if (!queued) {
+    return pick(config, shape, request, route, book, skims);
   }
   const Result<bool> waits = has_to_wait(shape, request, route, *waiter);
   if (!waits) {
@@ -145,15 +130,15 @@ Result<KvTable::Picked> KvTable::choose(const std::shared_ptr<const fleet::Worke
   if (*waits) {
     return Picked();
   }
-  auto picked = pick(config, shape, request, route, book);
+  auto picked = pick(config, shape, request, route, book, false);
   served(*waiter, picked.has_value());
   return picked;
 }
 
-// Under mutex_, after `learn`.
+// Under mutex_, after `learn` unless `skims`.
 Result<KvTable::Picked> KvTable::pick(const KvRouterConfig& config, const PromptShape& shape,
-                                      const RouteRequest& request, const KvRoute& route,
-                                      bool book) {
+                                      const RouteRequest& request, const KvRoute& route, bool book,
+                                      bool skims) {
   std::optional<TargetIndex> target;
   PickReason reason = PickReason::Affinity;
   if (route.preferred) {
@@ -166,7 +151,13 @@ Result<KvTable::Picked> KvTable::pick(const KvRouterConfig& config, const Prompt
       found = pinned(config, shape, request, route);
     } else {
       reason = config.router_temperature > 0 ? PickReason::Sampled : PickReason::LeastLoaded;
-      if (ordered(config, request, route)) {
+      if (skims) {
+        target = by_reference(config, shape, route);
+        if (!target) {
+          learn(route);
+        }
+      }
+      if (!target && ordered(config, request, route)) {
         target = by_order(config, shape);
       }
       if (!target) {  // also says why there is none

@@ -13,6 +13,7 @@
 #include "routing/admission_queue.hpp"
 #include "routing/kv_loads.hpp"
 #include "routing/kv_route.hpp"
+#include "routing/overlap_list.hpp"
 #include "routing/queue_stats.hpp"
 
 namespace fairlead::routing {
@@ -29,9 +30,12 @@ using PickCounts = std::array<std::uint64_t, static_cast<std::size_t>(PickReason
 /// At temperature 0 the cheapest target is exact without looking at all of them. A target that has
 /// nothing of the prompt, neither cached nor active, costs what an empty request would cost there
 /// plus the same for every such target; so the best of those is the least of a maintained order,
-/// and only targets with something of the prompt are weighed one by one. Where costs do not have
-/// that shape (a request's own weights, preferred taints, decay, lmetric), where targets are left
-/// out, and for explanations, all are weighed.
+/// and only targets with something of the prompt are weighed one by one. When many have something,
+/// what they have is looked at for single targets only: one that the order puts first is as cheap
+/// as all that have no more of the prompt, so only those that have more are weighed, and of those
+/// only such as their place in the order does not rule out. Where costs do not have that shape (a
+/// request's own weights, preferred taints, decay, lmetric), where targets are left out, and for
+/// explanations, all are weighed.
 class KvTable : public std::enable_shared_from_this<KvTable> {
  public:
   /// An empty table; `seed` is that of lots and ties.
@@ -127,28 +131,35 @@ class KvTable : public std::enable_shared_from_this<KvTable> {
   void served(KvWaiter& waiter, bool booked);
   void let_go();
   Result<Picked> pick(const KvRouterConfig& config, const PromptShape& shape,
-                      const RouteRequest& request, const KvRoute& route, bool book);
+                      const RouteRequest& request, const KvRoute& route, bool book, bool skims);
   void follow(const std::shared_ptr<const fleet::WorkerSet>& set);
   Known& touch(TargetIndex target);
   std::optional<TargetIndex> place_of(const KvRoute& route, kv::TargetId id) const;
-  void learn(const KvRouterConfig& config, const KvRoute& route);
+  void begin(const KvRouterConfig& config, const KvRoute& route);
+  void learn(const KvRoute& route);
+  std::optional<kv::TargetId> id_of(const KvRoute& route, TargetIndex target);
+  void learn_of(const KvRoute& route, TargetIndex target);
   TargetLoad load_of(TargetIndex index) const;
   CostTerms weigh(const KvRouterConfig& config, const PromptShape& shape, TargetIndex index) const;
   void explain(const KvRouterConfig& config, const PromptShape& shape, const RouteRequest& request,
                const KvRoute& route);
   bool ordered(const KvRouterConfig& config, const RouteRequest& request,
                const KvRoute& route) const;
+  bool crowded(const KvRoute& route) const;
   bool admits(const RouteRequest& request, const KvRoute& route, const std::vector<bool>* adapter,
               const KvLoads::Target& target) const;
   Result<TargetIndex> pinned(const KvRouterConfig& config, const PromptShape& shape,
                              const RouteRequest& request, const KvRoute& route);
   std::optional<TargetIndex> preferred(const RouteRequest& request, const KvRoute& route);
   std::optional<TargetIndex> by_order(const KvRouterConfig& config, const PromptShape& shape);
+  std::optional<TargetIndex> by_reference(const KvRouterConfig& config, const PromptShape& shape,
+                                          const KvRoute& route);
+  TargetIndex draw_least();
   bool has_rank(std::uint32_t rank) const;
   Result<TargetIndex> by_scan(const KvRouterConfig& config, const PromptShape& shape,
                               const RouteRequest& request, const KvRoute& route);
   TargetIndex cheapest();
-  TargetIndex drawn(double temperature);
+  TargetIndex drawn(double temperature, double least, double most);
   double taints(const KvRoute& route, const KvLoads::Target& target) const;
 
   const KvRouterConfig config_;
@@ -170,6 +181,9 @@ class KvTable : public std::enable_shared_from_this<KvTable> {
   std::vector<TargetIndex> touched_;  // those with something of the prompt lead it
   std::vector<Weighed> weighed_;
   ActiveSequences::Path path_;
+  OverlapList overlaps_;
+  OverlapList predicted_;
+  std::vector<kv::TargetId> ids_;  // by target, where it was found last; to be checked
 };
 
 }  // namespace fairlead::routing

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -138,6 +140,25 @@ TEST_F(KvViewsTest, WhatWasRoutedCountsUntilItExpires) {
   EXPECT_EQ(look_up(prompt).predicted.size(), 1U);
   now_ += 2s;
   EXPECT_TRUE(look_up(prompt).predicted.empty());
+}
+
+TEST_F(KvViewsTest, WhatIsInBothIndexesOfRoutedPromptsIsListedOnce) {
+  show({make_set(4)});
+  const auto prompt = tokens(100, 1);
+  const auto known = look_up(prompt).prompt;
+  const std::vector<kv::SequenceHash> hashes(known.begin(), known.end());
+  KvCaches& caches = *view().caches;
+  const auto blocks = [&](std::size_t count) { return std::span(hashes).first(count); };
+  caches.routed.insert(0, blocks(6), now_);
+  caches.routed.insert(1, blocks(2), now_);
+  caches.predicted.insert(0, blocks(3), now_);
+  caches.predicted.insert(1, blocks(4), now_);
+  caches.predicted.insert(2, blocks(5), now_);
+  std::map<kv::TargetId, std::uint32_t> found;
+  for (const kv::Overlap& overlap : look_up(prompt).predicted) {
+    EXPECT_TRUE(found.emplace(overlap.target, overlap.device).second);
+  }
+  EXPECT_EQ(found, (std::map<kv::TargetId, std::uint32_t>{{0, 6}, {1, 4}, {2, 5}}));
 }
 
 TEST_F(KvViewsTest, AWorkerThatLeftTakesItsPromptsAlong) {
