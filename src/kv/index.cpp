@@ -157,8 +157,7 @@ void KvIndex::clear(TargetId id) {
 }
 
 void KvIndex::find(std::span<const SequenceHash> prompt, std::vector<Overlap>& out) const {
-  out.clear();
-  thread_local std::vector<PrefixDepth> depths;
+  thread_local std::vector<Overlap> depths;
   thread_local std::vector<Overlap> by_target;
   std::array<const BlockTable*, kIndexedTiers> tables{&tables_[0]};
   std::size_t tiers = 1;
@@ -169,26 +168,21 @@ void KvIndex::find(std::span<const SequenceHash> prompt, std::vector<Overlap>& o
   }
   const Epochs::Guard guard = epochs_.enter();
   if (tiers == 1) {
-    depths.clear();
-    walk_prefix(std::span(tables).first(1), prompt, mask_, depths);
-    out.resize(depths.size());
-    for (std::size_t i = 0; i < depths.size(); ++i) {
-      out[i] = {.target = depths[i].target, .device = depths[i].depth};
-    }
+    walk_prefix(std::span(tables).first(1), prompt, mask_, out);
     return;
   }
   // Each walk adds a tier to those before it; a target's depths can only grow.
+  out.clear();
   by_target.assign(mask_.words() * 64, Overlap{});
   for (std::size_t walk = 1; walk <= tiers; ++walk) {
-    depths.clear();
     walk_prefix(std::span(tables).first(walk), prompt, mask_, depths);
-    for (const PrefixDepth& found : depths) {
+    for (const Overlap& found : depths) {
       if (found.target >= by_target.size()) {
         continue;  // added meanwhile
       }
       Overlap& overlap = by_target[found.target];
       const std::uint32_t before = overlap.device + overlap.host + overlap.disk;
-      const std::uint32_t more = found.depth > before ? found.depth - before : 0;
+      const std::uint32_t more = found.device > before ? found.device - before : 0;
       if (walk == 1) {
         overlap.device = more;
       } else if (tables[walk - 1] == &tables_[1]) {

@@ -16,6 +16,7 @@
 #include "kv/epochs.hpp"
 #include "kv/hashes.hpp"
 #include "kv/memory_budget.hpp"
+#include "kv/prefix_walk.hpp"
 #include "kv/target_blocks.hpp"
 #include "kv/target_mask.hpp"
 #include "kv/target_set.hpp"
@@ -35,16 +36,6 @@ enum class StoreOutcome : std::uint8_t {
   UnknownParent,  ///< The target does not hold the parent: nothing was stored.
   Full,           ///< Out of memory: the blocks before some point are there, the others are not.
   UnknownTarget,  ///< The target was removed: nothing was stored.
-};
-
-/// Leading blocks of a prompt that a target holds.
-struct Overlap {
-  TargetId target = 0;       ///< Whose.
-  std::uint32_t device = 0;  ///< Blocks on the device, contiguous from the first.
-  std::uint32_t host = 0;    ///< Further ones reached when the host's copies may fill in.
-  std::uint32_t disk = 0;    ///< Further ones reached when the disk's may as well.
-  /// Equality of all.
-  bool operator==(const Overlap&) const = default;
 };
 
 /// State of an index.

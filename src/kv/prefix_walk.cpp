@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <utility>
 
 namespace fairlead::kv {
 namespace {
@@ -17,8 +18,7 @@ constexpr std::size_t kListed = 64;
 // The targets that hold every block so far: a bitmap, and a list of them once they are few.
 class LiveTargets {
  public:
-  LiveTargets(const TargetMask& mask, std::vector<PrefixDepth>& out)
-      : words_(mask.words()), out_(out) {
+  LiveTargets(const TargetMask& mask, std::vector<Overlap>& out) : words_(mask.words()), out_(out) {
     for (std::size_t i = 0; i < words_; ++i) {
       bits_[i] = mask.word(i);
       count_ += static_cast<std::size_t>(std::popcount(bits_[i]));
@@ -60,7 +60,10 @@ class LiveTargets {
   }
 
   // Whoever is left has `depth` blocks.
-  void finish(std::uint32_t depth) { drop_all(depth); }
+  void finish(std::uint32_t depth) {
+    drop_all(depth);
+    out_.resize(written_);
+  }
 
  private:
   bool test(TargetId target) const {
@@ -68,9 +71,18 @@ class LiveTargets {
   }
   void flip(TargetId target) { bits_[target / 64U] ^= std::uint64_t{1} << (target % 64U); }
 
+  // Room for so many more answers. What a caller's earlier call left in `out_` is written over, so
+  // that nothing is cleared first only to be written then.
+  Overlap* room(std::size_t more) {
+    if (out_.size() < written_ + more) {
+      out_.resize(std::max(written_ + more, 2 * out_.size()));
+    }
+    return out_.data() + std::exchange(written_, written_ + more);
+  }
+
   void emit(TargetId target, std::uint32_t depth) {
     if (depth > 0) {
-      out_.push_back({target, depth});
+      *room(1) = {.target = target, .device = depth};
     }
   }
 
@@ -120,11 +132,10 @@ class LiveTargets {
     if (depth == 0 || word == 0) {
       return;
     }
-    const std::size_t before = out_.size();
-    out_.resize(before + static_cast<std::size_t>(std::popcount(word)));
-    for (PrefixDepth* to = out_.data() + before; word != 0; word &= word - 1) {
-      *to++ = {static_cast<TargetId>(i * 64 + static_cast<std::size_t>(std::countr_zero(word))),
-               depth};
+    Overlap* to = room(static_cast<std::size_t>(std::popcount(word)));
+    for (; word != 0; word &= word - 1) {
+      const auto bit = static_cast<std::size_t>(std::countr_zero(word));
+      *to++ = {.target = static_cast<TargetId>(i * 64 + bit), .device = depth};
     }
   }
 
@@ -213,7 +224,8 @@ class LiveTargets {
   }
 
   const std::size_t words_;
-  std::vector<PrefixDepth>& out_;
+  std::vector<Overlap>& out_;
+  std::size_t written_ = 0;  // of it
   std::size_t count_ = 0;
   std::size_t kept_count_ = 0;
   bool listed_ = false;            // `ids_` holds the live targets
@@ -237,7 +249,7 @@ void fetch_set(std::uint64_t word) {
 }  // namespace
 
 void walk_prefix(std::span<const BlockTable* const> tables, std::span<const SequenceHash> prompt,
-                 const TargetMask& mask, std::vector<PrefixDepth>& out) {
+                 const TargetMask& mask, std::vector<Overlap>& out) {
   LiveTargets live(mask, out);
   const std::size_t blocks = prompt.size();
   const std::size_t tiers = std::min(tables.size(), kMostTables);
