@@ -88,7 +88,7 @@ TEST_F(FeedTest, RepairsAGapAndIgnoresGarbage) {
   EXPECT_EQ(count(&Counters::gaps), 1);
 }
 
-TEST_F(FeedTest, ASlowReplayIsWaitedForAsLongAsItMoves) {
+TEST_F(FeedTest, R3ASlowReplayIsWaitedForAsLongAsItMoves) {
   FeedOptions options = fast();
   options.recovery.replay_timeout = std::chrono::milliseconds(2000);
   ScriptedPublisher publisher;

@@ -10,7 +10,7 @@ namespace {
 
 using Counters = RecoveryCounters;
 
-TEST_F(RecoveryTest, HoldsNoMoreThanTheBufferAndReplaysTheRest) {
+TEST_F(RecoveryTest, R8HoldsNoMoreThanTheBufferAndReplaysTheRest) {
   lose(10);
   RecoveryOptions options;
   options.buffer_batches = 4;
@@ -33,7 +33,7 @@ TEST_F(RecoveryTest, HoldsNoMoreThanTheBufferAndReplaysTheRest) {
   expect_view();
 }
 
-TEST_F(RecoveryTest, BoundsTheBytesHeld) {
+TEST_F(RecoveryTest, R8BoundsTheBytesHeld) {
   lose(1);
   RecoveryOptions options;
   options.buffer_bytes = 10;
@@ -48,7 +48,7 @@ TEST_F(RecoveryTest, BoundsTheBytesHeld) {
   expect_view();
 }
 
-TEST_F(RecoveryTest, AHeldNumberIsHeldOnce) {
+TEST_F(RecoveryTest, R8AHeldNumberIsHeldOnce) {
   lose(5);
   start();
   recovery_->connected(now_);

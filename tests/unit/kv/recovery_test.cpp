@@ -25,7 +25,7 @@ TEST_F(RecoveryTest, ReplaysFromZeroOnceConnected) {
   expect_view();
 }
 
-TEST_F(RecoveryTest, AnEmptyReplayIsSuccess) {
+TEST_F(RecoveryTest, R4AnEmptyReplayIsSuccess) {
   start();
   recovery_->connected(now_);
   end_replay();
@@ -51,7 +51,7 @@ TEST_F(RecoveryTest, SaysWhenItCannotConnectAndStillDoesLater) {
   expect_view();
 }
 
-TEST_F(RecoveryTest, HistoryAboveZeroMakesAPartialButUsableView) {
+TEST_F(RecoveryTest, R2HistoryAboveZeroMakesAPartialButUsableView) {
   engine_ = ModelPublisher("a", 10);
   lose(500);
   start();
@@ -66,7 +66,7 @@ TEST_F(RecoveryTest, HistoryAboveZeroMakesAPartialButUsableView) {
   expect_view(490);
 }
 
-TEST_F(RecoveryTest, AppliesOverlapOnceInOrder) {
+TEST_F(RecoveryTest, R5AppliesOverlapOnceInOrder) {
   lose(5);
   start();
   recovery_->connected(now_);
@@ -101,7 +101,7 @@ TEST_F(RecoveryTest, SkipsLiveBatchesThatTheReplayGaveBefore) {
   EXPECT_EQ(count(&Counters::restarts), 0);
 }
 
-TEST_F(RecoveryTest, RepairsAGapFromTheCursor) {
+TEST_F(RecoveryTest, R7RepairsAGapFromTheCursor) {
   start_live();
   live();
   lose(2);
@@ -119,7 +119,7 @@ TEST_F(RecoveryTest, RepairsAGapFromTheCursor) {
   expect_view();
 }
 
-TEST_F(RecoveryTest, AsksAgainWhenAGapIsLeftAtTheEndMarker) {
+TEST_F(RecoveryTest, R6AsksAgainWhenAGapIsLeftAtTheEndMarker) {
   start_live();
   live();
   lose();
@@ -182,7 +182,7 @@ TEST_F(RecoveryTest, AProvenLossBuildsTheViewAnew) {
   expect_view(9);
 }
 
-TEST_F(RecoveryTest, SilenceIsNoProofOfLoss) {
+TEST_F(RecoveryTest, R2SilenceIsNoProofOfLoss) {
   lose(3);
   start();
   recovery_->connected(now_);
@@ -200,7 +200,7 @@ TEST_F(RecoveryTest, SilenceIsNoProofOfLoss) {
   expect_view();
 }
 
-TEST_F(RecoveryTest, EveryFrameProlongsTheAnswer) {
+TEST_F(RecoveryTest, R3EveryFrameProlongsTheAnswer) {
   lose(4);
   start();
   recovery_->connected(now_);
