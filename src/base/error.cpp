@@ -266,6 +266,18 @@ constexpr std::array<ErrorTraits, kErrorCodeCount> kTable{{
      "internal", false, false, false, false, kEngineFailed},
     {EngineUnknown, "engine_unknown", 502, "server_error", "engine_error", "api_error", "internal",
      false, false, false, false, kEngineFailed},
+    {HandOffMissing,
+     "hand_off_missing",
+     502,
+     "server_error",
+     "engine_protocol_error",
+     "api_error",
+     "internal",
+     false,
+     false,
+     false,
+     true,
+     {}},
 }};
 
 constexpr bool rows_in_order() {

@@ -44,10 +44,11 @@ enum class ErrorCode : std::uint8_t {
   EngineCancelled,       ///< The engine reports that the request was cancelled.
   EngineProtocol,        ///< A malformed answer; the engine is not blamed for routing.
   EngineUnknown,         ///< Any other engine failure.
+  HandOffMissing,        ///< A prefill engine did not say where the KV cache is.
 };
 
 /// Number of `ErrorCode` values; the table has one row each.
-inline constexpr int kErrorCodeCount = static_cast<int>(ErrorCode::EngineUnknown) + 1;
+inline constexpr int kErrorCodeCount = static_cast<int>(ErrorCode::HandOffMissing) + 1;
 
 /// One row of the error table.
 struct ErrorTraits {

@@ -215,6 +215,11 @@ Result<ServeOptions> serve_options(const Settings& settings) {
   options.service.inline_prompt_bytes =
       static_cast<std::size_t>(settings.integer("inline-prompt-bytes"));
   options.service.stream_timeout = seconds_of(settings, "stream-timeout-secs");
+  options.service.first_token_timeout = seconds_of(settings, "first-token-timeout-secs");
+  options.service.migration_limit = static_cast<std::uint32_t>(settings.integer("migration-limit"));
+  options.service.migration_max_seq_len =
+      static_cast<std::uint32_t>(settings.integer("migration-max-seq-len"));
+  options.service.release_timeout = seconds_of(settings, "decode-release-timeout-secs");
   options.service.answer_bytes = mib_of(settings, "http-answer-limit-mb");
   options.service.answers =
       budget_of(settings, "http-answer-total-mb", options.service.answer_bytes);

@@ -70,7 +70,11 @@ CapabilitySet somewhere(const Model& model) {
 
 /// What a request may find lacking on its way: at the set or at a prefill peer.
 CapabilitySet lacking_on_the_way(const Model& model, const WorkerSet& set, CapabilitySet required) {
-  CapabilitySet out = lacking(set, model.lora_name, required);
+  CapabilitySet own = required;
+  if (prefill_peers(model, set)) {
+    own.remove(engine::Capability::PromptLogprobs);  // its peers compute the prompt
+  }
+  CapabilitySet out = lacking(set, model.lora_name, own);
   for (const auto& peer : model.worker_sets) {
     if (peer->role == Role::Prefill && peer->name_space == set.name_space) {
       out = out.with(lacking(*peer, model.lora_name, required));
@@ -146,6 +150,17 @@ Result<std::shared_ptr<const WorkerSet>> select_worker_set(const Model& model,
     place -= candidate.weight;
   }
   return *eligible.back().set;
+}
+
+std::shared_ptr<const WorkerSet> prefill_peers(const Model& model, const WorkerSet& set) {
+  if (set.role != Role::Decode) {
+    return nullptr;
+  }
+  const auto found = std::ranges::find_if(model.worker_sets, [&](const auto& peer) {
+    return peer->role == Role::Prefill && peer->name_space == set.name_space &&
+           peer->healthy_with(model.lora_name) > 0;
+  });
+  return found == model.worker_sets.end() ? nullptr : *found;
 }
 
 }  // namespace fairlead::fleet

@@ -36,4 +36,8 @@ Result<std::shared_ptr<const WorkerSet>> select_worker_set(const Model& model,
                                                            const SelectRequest& request,
                                                            std::uint64_t draw);
 
+/// The prefill workers that a decode set's requests go to first: the live set of that role in its
+/// namespace, if the model's adapter is there. Null for other sets, and when there is none.
+std::shared_ptr<const WorkerSet> prefill_peers(const Model& model, const WorkerSet& set);
+
 }  // namespace fairlead::fleet

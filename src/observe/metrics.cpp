@@ -16,6 +16,8 @@ constexpr std::array kInput{0.0,    100.0,  210.0,   430.0,   870.0,   1800.0,
                             3600.0, 7400.0, 15000.0, 31000.0, 63000.0, 130000.0};
 constexpr double kShare[] = {0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1};
 // Milliseconds of a choice that is done within microseconds.
+constexpr std::array kMigration{0.01, 0.025, 0.05, 0.1,  0.25, 0.5, 1.0,
+                                2.5,  5.0,   10.0, 20.0, 40.0, 60.0};
 constexpr std::array kOverhead{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1,
                                0.2,    0.5,   1.0,   2.0,   5.0,  10.0, 50.0};
 constexpr std::array kOutput{0.0,    100.0,  210.0,  430.0,   880.0,
@@ -64,6 +66,8 @@ ModelShard::ModelShard()
       kv_hit_rate(kShare),
       router_overhead{Histogram(kOverhead), Histogram(kOverhead), Histogram(kOverhead),
                       Histogram(kOverhead)},
+      migration_duration{{{Histogram(kMigration), Histogram(kMigration), Histogram(kMigration)},
+                          {Histogram(kMigration), Histogram(kMigration), Histogram(kMigration)}}},
       ttft(kTtft),
       inter_token(kItl) {}
 
@@ -162,7 +166,8 @@ void write_per_model(TextWriter& writer, const Models& models, Get&& get) {
 }
 
 template <class Get>
-void write_histogram(TextWriter& writer, const Models& models, Get&& get) {
+void write_histogram(TextWriter& writer, const Models& models, Get&& get,
+                     std::string_view labels = {}) {
   for (const auto& [model, shards] : models) {
     const Histogram& shape = get(*shards.front());
     std::vector<std::int64_t> counts(shape.bounds().size() + 1);
@@ -174,7 +179,7 @@ void write_histogram(TextWriter& writer, const Models& models, Get&& get) {
       }
       sum += histogram.sum();
     }
-    writer.histogram(model_label(model), shape.bounds(), counts, sum);
+    writer.histogram(fmt::format("{}{}", model_label(model), labels), shape.bounds(), counts, sum);
   }
 }
 
@@ -261,6 +266,52 @@ void write_gauges(TextWriter& writer, const Models& models) {
                   [](const ModelShard& s) -> const Cell& { return s.logprobs_missing; });
 }
 
+constexpr std::array<std::string_view, 2> kMigrationTypes{"new_request", "ongoing_request"};
+constexpr std::array<std::string_view, 3> kMigrationOutcomes{"success", "failure", "cancelled"};
+constexpr std::array<std::string_view, 2> kReleaseOutcomes{"transferred", "timeout"};
+
+void write_migrations(TextWriter& writer, const Models& models) {
+  writer.family("model_migration_total", "counter",
+                "Attempts that were repeated on another engine.");
+  for (const auto& [model, shards] : models) {
+    for (std::size_t type = 0; type < kMigrationTypes.size(); ++type) {
+      writer.sample(
+          fmt::format("{},migration_type=\"{}\"", model_label(model), kMigrationTypes[type]),
+          total(shards, [type](const ModelShard& s) -> const Cell& { return s.migrations[type]; }));
+    }
+  }
+  writer.family("model_migration_max_seq_len_exceeded_total", "counter",
+                "Generations that became too long to go on elsewhere.");
+  write_per_model(writer, models,
+                  [](const ModelShard& s) -> const Cell& { return s.migration_too_long; });
+  writer.family("model_migration_duration_seconds", "histogram",
+                "Time from an engine's failure until output went on, or the request ended.");
+  for (std::size_t type = 0; type < kMigrationTypes.size(); ++type) {
+    for (std::size_t outcome = 0; outcome < kMigrationOutcomes.size(); ++outcome) {
+      write_histogram(
+          writer, models,
+          [=](const ModelShard& s) -> const Histogram& {
+            return s.migration_duration[type][outcome];
+          },
+          fmt::format(",migration_type=\"{}\",outcome=\"{}\"", kMigrationTypes[type],
+                      kMigrationOutcomes[outcome]));
+    }
+  }
+  writer.family("disaggregation_releases_pending", "gauge",
+                "Decode requests without a client that are read on until their KV transfer ends.");
+  write_per_model(writer, models,
+                  [](const ModelShard& s) -> const Cell& { return s.releases_pending; });
+  writer.family("disaggregation_releases_total", "counter", "Such requests that have ended.");
+  for (const auto& [model, shards] : models) {
+    for (std::size_t outcome = 0; outcome < kReleaseOutcomes.size(); ++outcome) {
+      writer.sample(fmt::format("{},outcome=\"{}\"", model_label(model), kReleaseOutcomes[outcome]),
+                    total(shards, [outcome](const ModelShard& s) -> const Cell& {
+                      return s.releases[outcome];
+                    }));
+    }
+  }
+}
+
 void write_histograms(TextWriter& writer, const Models& models) {
   writer.family("request_duration_seconds", "histogram", "Time from request to end of answer.");
   write_histogram(writer, models,
@@ -309,6 +360,7 @@ std::string Registry::render() const {
   const std::lock_guard lock(mutex_);
   write_counts(writer, models_);
   write_gauges(writer, models_);
+  write_migrations(writer, models_);
   write_histograms(writer, models_);
   if (kv_) {
     write_router_overhead(writer, models_);

@@ -34,6 +34,26 @@ enum class RouterStep : std::uint8_t {
   kCount,        ///< Number of steps.
 };
 
+/// What moved to another engine: the label `migration_type`.
+enum class MigrationType : std::uint8_t {
+  NewRequest,      ///< Nothing had been output.
+  OngoingRequest,  ///< It went on from what had been output.
+  kCount,
+};
+/// How a move ended: the label `outcome` of model_migration_duration_seconds.
+enum class MigrationOutcome : std::uint8_t {
+  Success,    ///< Output went on.
+  Failure,    ///< The request failed.
+  Cancelled,  ///< The client left.
+  kCount,
+};
+/// What became of a decode leg that was read on for its KV transfer's sake.
+enum class ReleaseOutcome : std::uint8_t {
+  Transferred,  ///< The engine had what it came for, or ended the request itself.
+  Timeout,      ///< It took too long and was aborted.
+  kCount,
+};
+
 /// Label value of an endpoint.
 std::string_view label(Endpoint endpoint);
 /// Label value of a request type.
@@ -94,13 +114,23 @@ struct ModelShard {
   Cell queued;                                      ///< queued_requests: no token yet.
   Cell output_tokens;                               ///< output_tokens_total.
   Cell logprobs_missing;                            ///< logprobs_missing_total.
-  Histogram duration;                               ///< request_duration_seconds.
-  Histogram input_length;                           ///< input_sequence_tokens.
-  Histogram output_length;                          ///< output_sequence_tokens.
-  Histogram cached_length;                          ///< cached_tokens.
-  Histogram kv_hit_rate;                            ///< router_kv_hit_rate.
+  /// model_migration_total, by MigrationType.
+  std::array<Cell, static_cast<std::size_t>(MigrationType::kCount)> migrations;
+  Cell migration_too_long;  ///< model_migration_max_seq_len_exceeded_total.
+  Cell releases_pending;    ///< disaggregation_releases_pending.
+  /// disaggregation_releases_total, by ReleaseOutcome.
+  std::array<Cell, static_cast<std::size_t>(ReleaseOutcome::kCount)> releases;
+  Histogram duration;       ///< request_duration_seconds.
+  Histogram input_length;   ///< input_sequence_tokens.
+  Histogram output_length;  ///< output_sequence_tokens.
+  Histogram cached_length;  ///< cached_tokens.
+  Histogram kv_hit_rate;    ///< router_kv_hit_rate.
   /// router_overhead_*_ms, by RouterStep.
   std::array<Histogram, static_cast<std::size_t>(RouterStep::kCount)> router_overhead;
+  /// model_migration_duration_seconds, by MigrationType and MigrationOutcome.
+  std::array<std::array<Histogram, static_cast<std::size_t>(MigrationOutcome::kCount)>,
+             static_cast<std::size_t>(MigrationType::kCount)>
+      migration_duration;
   Histogram ttft;         ///< time_to_first_token_seconds.
   Histogram inter_token;  ///< inter_token_latency_seconds.
 };
@@ -184,6 +214,8 @@ class RequestScope {
   }
   /// The request ended: success, or the error.
   void finish(const Error* error, double now);
+  /// The counters it writes to.
+  ModelShard& shard() { return shard_; }
   /// Time of construction.
   double started_at() const { return started_; }
 

@@ -63,6 +63,8 @@ class Reservation {
 
   /// The chosen worker; stays valid while the reservation lives.
   const fleet::Worker& worker() const { return *worker_; }
+  /// The same, to be kept.
+  const std::shared_ptr<const fleet::Worker>& shared_worker() const { return worker_; }
   /// True when something is booked.
   explicit operator bool() const { return worker_ != nullptr; }
   /// The rank chosen in kv mode, else the one the request named, if any.

@@ -35,11 +35,14 @@ struct GenerationSpec {
   bool offsets = false;                    ///< Deltas tell where each token's text begins.
   bool prompt_only = false;                ///< Only the prompt is wanted: output is dropped.
   bool prompt_logprobs_once = false;       ///< Asked for by the first sequence of each prompt only.
-  std::optional<std::uint64_t> worker_id;  ///< Pinned by the client.
-  std::string session;                     ///< Of the client; its requests stay at one worker when
-                                           ///< sessions are bound. Empty = none.
-  routing::RoutingConstraints constraints;       ///< Labels of workers that it requires or likes.
-  routing::QueueHints queue;                     ///< Its place when it has to wait for a worker.
+  std::optional<std::uint64_t> worker_id;  ///< Pinned by the client; of two it is the one that
+                                           ///< generates.
+  std::optional<std::uint64_t> prefill_worker_id;  ///< Pinned likewise, when there are two.
+  std::optional<std::uint32_t> prefill_rank;       ///< Its data-parallel rank.
+  std::string session;                      ///< Of the client; its requests stay at one worker when
+                                            ///< sessions are bound. Empty = none.
+  routing::RoutingConstraints constraints;  ///< Labels of workers that it requires or likes.
+  routing::QueueHints queue;                ///< Its place when it has to wait for a worker.
   std::optional<std::uint32_t> expected_output;  ///< Tokens it will generate; a guess.
 };
 
@@ -47,8 +50,8 @@ struct GenerationSpec {
 /// client left) aborts every stream on its engine and gives every reservation back.
 ///
 /// Error before any output: nothing was given to the encoder, the caller may still answer with a
-/// status. Error after output: the caller reports it in-band. Transport failures of a worker are
-/// reported to the fleet, and a choice that has no output yet moves to another worker.
+/// status. Error after output: the caller reports it in-band. Failures of a worker are reported to
+/// the fleet, and the choice goes on elsewhere where it can.
 class Generation {
  public:
   /// All arguments outlive the generation.
@@ -77,6 +80,7 @@ class Generation {
   GenerationSpec spec_;
   ResponseEncoder& encoder_;
   observe::RequestScope& scope_;
+  observe::ModelShard& shard_;
   OutputRules rules_;
   net::Event done_;
   std::optional<Error> error_;

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "serving/leg.hpp"
+
 namespace fairlead::serving {
 namespace {
 
@@ -23,6 +25,7 @@ Service::Service(net::Reactor& reactor, ClientFactory make_client, routing::Rout
       report_failure_(std::move(report_failure)),
       fleet_(std::make_shared<fleet::Fleet>()),
       random_(std::random_device{}()),
+      releases_(std::make_unique<PendingReleases>(options_.release_timeout)),
       sweep_timer_([this] { on_sweep(); }) {}
 
 Service::~Service() = default;

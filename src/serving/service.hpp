@@ -23,9 +23,12 @@
 #include "routing/router.hpp"
 #include "routing/session_affinity.hpp"
 #include "serving/cpu_pool.hpp"
+#include "serving/retry_budget.hpp"
 #include "serving/served_models.hpp"
 
 namespace fairlead::serving {
+
+class PendingReleases;
 
 /// Something that wants a call about once a second; leaves the list when destroyed.
 class Sweep : public ListNode<Sweep> {
@@ -43,7 +46,14 @@ class Sweep : public ListNode<Sweep> {
 struct ServiceOptions {
   std::size_t inline_prompt_bytes = 16 * 1024;  ///< Larger requests are prepared on the CPU pool.
   net::Duration stream_timeout{0};              ///< No engine message for so long: fails; 0 = off.
+  net::Duration first_token_timeout{0};         ///< No token for so long: fails; 0 = off.
   std::uint32_t max_attempts = 3;               ///< Workers tried per choice before any output.
+  /// Before the n-th further attempt a request pauses for a random time below n times this.
+  net::Duration retry_pause = std::chrono::milliseconds(25);
+  std::uint32_t migration_limit = 0;        ///< Times that a choice with output goes on
+                                            ///< elsewhere.
+  std::uint32_t migration_max_seq_len = 0;  ///< Not beyond so many tokens; 0 = no bound.
+  net::Duration release_timeout = std::chrono::seconds(30);  ///< See PendingReleases.
   /// Most bytes of one answer that is not streamed.
   std::size_t answer_bytes = std::size_t{64} * 1024 * 1024;
   /// What all of them together may hold until their clients have taken them; null: no bound.
@@ -101,6 +111,12 @@ class Service {
   std::shared_ptr<const fleet::Worker> worker(fleet::WorkerId id) const;
   /// 64 random bits, for drawing among worker sets.
   std::uint64_t draw() { return random_(); }
+  /// For what draws more than that.
+  std::mt19937_64& random() { return random_; }
+  /// What is left for repeating attempts.
+  RetryBudget& retries() { return retries_; }
+  /// Legs that nobody listens to any more.
+  PendingReleases& releases() { return *releases_; }
 
   /// The client of a worker's engine, made on first use. Shared with running generations.
   std::shared_ptr<engine::EngineClient> client(const fleet::Worker& worker);
@@ -150,6 +166,8 @@ class Service {
   std::map<std::string, std::shared_ptr<const ModelContext>, std::less<>> assets_;
   std::shared_ptr<const ServedModels> served_;  // null until asked for after a change
   std::map<std::uint64_t, Entry> clients_;
+  RetryBudget retries_;
+  std::unique_ptr<PendingReleases> releases_;  // uses the clients
   std::map<std::string, observe::ModelShard*, std::less<>> shards_;
   bool draining_ = false;
   std::optional<double> warned_at_;

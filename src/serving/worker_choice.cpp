@@ -27,6 +27,15 @@ void log_choice(const engine::GenerateRequest& request, const routing::KvDecisio
             decision.total_blocks, request.request_id);
 }
 
+// Of workers that are handed the prompt's cache only the load counts.
+constexpr routing::KvRouterOverrides kByLoad{.overlap_score_credit = 0.0,
+                                             .prefill_load_scale = {},
+                                             .router_temperature = {},
+                                             .shared_cache_multiplier = {},
+                                             .assume_kv_reuse = false,
+                                             .track_prefill_tokens = false,
+                                             .overlap_score_weight = {}};
+
 // Where a session is bound; a worker that left is forgotten.
 std::optional<routing::TargetRef> bound_target(Service& service, std::string_view session,
                                                net::TimePoint now) {
@@ -57,6 +66,10 @@ Known look_up(Service& service, const fleet::WorkerSet& set, const ChoiceContext
   out.route.expected_output = context.expected_output;
   out.route.preferred_taints = context.preferred_taints;
   if (!service.routes_by_kv()) {
+    return out;
+  }
+  if (context.by_load) {
+    out.route.overrides = &kByLoad;
     return out;
   }
   out.view = service.kv_view(set.id);

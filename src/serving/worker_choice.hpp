@@ -66,6 +66,8 @@ struct ChoiceContext {
   std::string_view session = {};                      ///< Of the client; empty = none.
   std::optional<std::uint32_t> expected_output = {};  ///< Tokens it will generate; a guess.
   std::span<const routing::PreferredTaint> preferred_taints = {};  ///< Weighed in kv mode.
+  bool by_load = false;                    ///< Caches do not matter: the worker is handed what it
+                                           ///< needs of the prompt.
   routing::KvWaiter* waiter = nullptr;     ///< Its place in the queue, if it may wait.
   observe::RequestScope* scope = nullptr;  ///< Is told how long a choice took, if given.
 };

@@ -40,6 +40,8 @@ std::optional<std::string_view> find_header(const net::http::HeaderList& headers
 void RequestParser::read_nvext(std::string_view name) {
   backend_instance_id_.reset();
   decode_worker_id_.reset();
+  body_.prefill_worker_id.reset();
+  body_.prefill_rank.reset();
   body_.data_parallel_rank.reset();
   body_.annotate_request_id = false;
   body_.nvext_fields = {};
@@ -58,6 +60,10 @@ void RequestParser::read_nvext_member(std::string_view key) {
     backend_instance_id_ = take_integer(path, 0, kMaxId);
   } else if (key == "decode_worker_id") {
     decode_worker_id_ = take_integer(path, 0, kMaxId);
+  } else if (key == "prefill_worker_id") {
+    body_.prefill_worker_id = take_integer(path, 0, kMaxId);
+  } else if (key == "prefill_dp_rank") {
+    body_.prefill_rank = take_integer(path, 0, kNoRank);
   } else if (key == "dp_rank") {
     body_.data_parallel_rank = take_integer(path, 0, kNoRank);
   } else if (key == "cache_salt") {
@@ -79,8 +85,7 @@ void RequestParser::read_nvext_member(std::string_view key) {
     read_constraints(path);
   } else if (key == "token_data" || key == "router") {
     only_empty(path);
-  } else if (key == "prefill_worker_id" || key == "prefill_dp_rank" ||
-             key == "max_thinking_tokens" || key == "metadata_upload") {
+  } else if (key == "max_thinking_tokens" || key == "metadata_upload") {
     only_null(path);
   } else {
     unsupported(path, "there is no such key");
@@ -236,6 +241,12 @@ Result<> apply_headers(const net::http::HeaderList& headers, const ApiOptions& o
           find_header(headers, {"x-dynamo-worker-instance-id", "x-worker-instance-id"})) {
     if (const auto id = parse_integer<std::uint64_t>(*text)) {
       body.worker_id = id;
+    }
+  }
+  if (const auto text =
+          find_header(headers, {"x-dynamo-prefill-instance-id", "x-prefill-instance-id"})) {
+    if (const auto id = parse_integer<std::uint64_t>(*text)) {
+      body.prefill_worker_id = id;
     }
   }
   if (const auto text =

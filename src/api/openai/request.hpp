@@ -86,6 +86,8 @@ struct RequestBody {
                                 ///< `session_id`.
   std::string request_id;       ///< Names the answer; empty = made here.
   std::optional<std::uint64_t> worker_id;           ///< Pinned by the client.
+  std::optional<std::uint64_t> prefill_worker_id;   ///< Likewise, for the prompt's part.
+  std::optional<std::uint32_t> prefill_rank;        ///< Likewise.
   std::optional<std::uint32_t> data_parallel_rank;  ///< Pinned by the client.
   bool annotate_request_id = false;                 ///< Send the internal id as an SSE event first.
   json::Object vllm_xargs;                          ///< Extra arguments of the engine, checked.

@@ -117,6 +117,8 @@ Result<> RequestParser::check_whole() {
     body_.worker_id = decode_worker_id_ ? decode_worker_id_ : backend_instance_id_;
   } else {
     body_.data_parallel_rank.reset();
+    body_.prefill_worker_id.reset();
+    body_.prefill_rank.reset();
     body_.nvext_fields = {};
     body_.constraints = {};
   }

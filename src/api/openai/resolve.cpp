@@ -256,6 +256,8 @@ Result<serving::GenerationSpec> resolve(const RequestBody& body, const ServedMod
   spec.include_stop = body.include_stop;
   spec.skip_special_tokens = body.skip_special_tokens;
   spec.worker_id = body.worker_id;
+  spec.prefill_worker_id = body.prefill_worker_id;
+  spec.prefill_rank = body.prefill_rank;
   spec.constraints = body.constraints;
   spec.queue = body.queue;
   spec.expected_output = body.expected_output;

@@ -150,6 +150,7 @@ class Frontend {
  private:
   static ServiceOptions options(bool enforce) {
     ServiceOptions options;
+    options.retry_pause = net::Duration(0);
     options.enforce_capabilities = enforce;
     return options;
   }

@@ -2,131 +2,16 @@
 
 #include <gtest/gtest.h>
 
-#include "net/testing.hpp"
-#include "serving/fake_engines.hpp"
-#include "serving/testing.hpp"
+#include "serving/generation_fixture.hpp"
 
 namespace fairlead::serving {
 namespace {
 
 using net::testing::run_until;
-using testing::byte_tokenizer;
-using testing::Engines;
-using testing::FakeClient;
+using testing::finished;
 using testing::ids_of;
-using testing::Recorder;
 
-class GenerationTest : public ::testing::Test {
- protected:
-  GenerationTest()
-      : router_(routing::RouterMode::RoundRobin, 1),
-        pool_({.threads = 1, .queue_jobs = 4}),
-        registry_("fairlead_frontend", 1),
-        service_(
-            reactor_,
-            [this](const engine::ClientOptions& options) {
-              return std::make_unique<FakeClient>(engines_, options.authority);
-            },
-            router_, pool_, registry_, options(),
-            [this](std::uint64_t worker, std::uint64_t) { reported_.push_back(worker); }) {
-    auto set = std::make_shared<fleet::WorkerSet>();
-    set->id = 1;
-    set->slot_count = 2;
-    for (std::size_t slot = 0; slot < 2; ++slot) {
-      auto worker = std::make_shared<fleet::Worker>();
-      worker->id = slot + 1;
-      worker->slot = slot;
-      worker->healthy = true;
-      worker->endpoint.authority = "engine" + std::to_string(slot + 1);
-      set->workers.push_back(std::move(worker));
-    }
-    auto model = std::make_shared<fleet::Model>();
-    model->name = "m";
-    model->worker_sets.push_back(std::move(set));
-    model_ = model;
-    auto fleet = std::make_shared<fleet::Fleet>();
-    fleet->models.push_back(std::move(model));
-    service_.set_fleet(std::move(fleet));
-    auto assets = std::make_shared<ModelContext>();
-    assets->tokenizer = byte_tokenizer();
-    assets->eos_token_ids = {256};
-    assets_ = std::move(assets);
-  }
-
-  static ServiceOptions options() {
-    ServiceOptions options;
-    options.stream_timeout = std::chrono::milliseconds(1);
-    return options;
-  }
-
-  GenerationSpec spec(std::string_view prompt) {
-    GenerationSpec spec;
-    spec.model = model_;
-    spec.assets = assets_;
-    spec.request.stop.max_tokens = 10;
-    spec.prompts = {ids_of(prompt)};
-    spec.request_id = "r";
-    return spec;
-  }
-
-  // Starts the generation; the outcome lands in `outcome_`.
-  void start(GenerationSpec spec) {
-    reactor_.post([this, spec = std::move(spec)]() mutable {
-      tasks_.emplace();
-      tasks_->spawn(run(std::move(spec)));
-    });
-    turn();
-  }
-
-  net::Task<> run(GenerationSpec spec) {
-    observe::RequestScope scope(service_.metrics("m"), observe::Endpoint::Completions,
-                                observe::RequestType::Stream, service_.seconds());
-    Generation generation(service_, std::move(spec), encoder_, scope);
-    outcome_ = co_await generation.run();
-    scope.finish(outcome_->has_value() ? nullptr : &outcome_->error(), service_.seconds());
-  }
-
-  // Runs `job` inside a turn, then the turn that follows from it.
-  void in_turn(std::function<void()> job) {
-    reactor_.post(std::move(job));
-    turn();
-  }
-  void turn() {
-    reactor_.run_turn(std::chrono::milliseconds(0));
-    reactor_.run_turn(std::chrono::milliseconds(0));
-  }
-
-  void expect_nothing_left() {
-    EXPECT_EQ(router_.in_flight(1), 0u);
-    EXPECT_EQ(router_.in_flight(2), 0u);
-    EXPECT_EQ(service_.metrics("m").inflight.get(), 0);
-    EXPECT_EQ(service_.metrics("m").queued.get(), 0);
-    for (const auto& stream : engines_.streams) {
-      EXPECT_EQ(stream.sink, nullptr);
-    }
-  }
-
-  net::Reactor reactor_;
-  Engines engines_;
-  routing::Router router_;
-  CpuPool pool_;
-  observe::Registry registry_;
-  std::vector<std::uint64_t> reported_;
-  Service service_;
-  std::shared_ptr<const fleet::Model> model_;
-  std::shared_ptr<const ModelContext> assets_;
-  Recorder encoder_;
-  std::optional<Result<Usage>> outcome_;
-  std::optional<net::TaskGroup> tasks_;
-};
-
-engine::Finish finished(std::uint32_t tokens) {
-  engine::Finish finish;
-  finish.reason = engine::FinishReason::Length;
-  finish.output_tokens = tokens;
-  finish.cached_prompt_tokens = 1;
-  return finish;
-}
+class GenerationTest : public testing::GenerationFixture {};
 
 TEST_F(GenerationTest, FoldsTokensIntoTextAndUsage) {
   start(spec("abc"));

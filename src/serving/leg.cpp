@@ -1,0 +1,133 @@
+#include "serving/leg.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace fairlead::serving {
+
+Leg::Leg(BookedWorker booked, engine::TokenSink& to) : booked_(std::move(booked)), to_(&to) {}
+
+Leg::~Leg() = default;
+
+Result<> Leg::start(Service& service, const engine::GenerateRequest& request,
+                    std::string_view session) {
+  auto sent = dispatch(service, worker(), request, *this);
+  if (!sent) {
+    return std::unexpected(std::move(sent.error()));
+  }
+  client_ = std::move(sent->client);
+  stream_ = std::move(sent->stream);
+  activity_ = std::move(sent->activity);
+  if (const routing::KvDecision* decision = booked_.reservation.decision()) {
+    booked_.session = SessionHold(service.sessions(), session, decision->target);
+  }
+  return {};
+}
+
+void Leg::pause() {
+  if (stream_) {
+    stream_->pause();
+  }
+}
+
+void Leg::resume() {
+  if (stream_) {
+    stream_->resume();
+  }
+}
+
+void Leg::detach(std::move_only_function<void()> freed) {
+  to_ = nullptr;
+  freed_ = std::move(freed);
+  resume();
+}
+
+void Leg::told_free() {
+  if (auto freed = std::exchange(freed_, {})) {
+    freed();
+  }
+}
+
+void Leg::on_prompt(const engine::PromptInfo& info) {
+  activity_.progress(net::Reactor::current()->now());
+  if (to_) {
+    to_->on_prompt(info);
+  }
+}
+
+void Leg::on_tokens(const engine::TokenChunk& chunk) {
+  activity_.progress(net::Reactor::current()->now());
+  if (!chunk.ids.empty()) {
+    tokens_seen_ = true;
+    booked_.reservation.prefill_complete();
+    booked_.reservation.add_output_tokens(static_cast<std::uint32_t>(chunk.ids.size()));
+  }
+  ended_ |= chunk.finish != nullptr;
+  if (to_) {
+    to_->on_tokens(chunk);
+  } else if (tokens_seen_ || ended_) {
+    told_free();
+  }
+}
+
+bool Leg::on_unfinished(std::size_t bytes) { return !to_ || to_->on_unfinished(bytes); }
+
+void Leg::on_error(Error error) {
+  ended_ = true;
+  if (to_) {
+    to_->on_error(std::move(error));
+  } else {
+    told_free();
+  }
+}
+
+PendingReleases::PendingReleases(net::Duration limit)
+    : limit_(limit), timer_([this] { sweep(); }) {}
+
+void PendingReleases::adopt(std::unique_ptr<Leg> leg, observe::ModelShard& shard) {
+  if (limit_ <= net::Duration(0)) {
+    shard.releases[static_cast<std::size_t>(observe::ReleaseOutcome::Timeout)].add(1);
+    return;
+  }
+  if (entries_.size() >= kMax) {
+    release(0, observe::ReleaseOutcome::Timeout);
+  }
+  leg->detach([this, raw = leg.get()] { freed(raw); });
+  shard.releases_pending.add(1);
+  entries_.push_back({.leg = std::move(leg),
+                      .shard = &shard,
+                      .deadline = net::Reactor::current()->now() + limit_});
+  if (!timer_.armed()) {
+    timer_.arm_at(entries_.front().deadline);
+  }
+}
+
+// On the leg's own stack when it was told.
+void PendingReleases::release(std::size_t at, observe::ReleaseOutcome outcome) {
+  Entry& entry = entries_[at];
+  entry.shard->releases_pending.add(-1);
+  entry.shard->releases[static_cast<std::size_t>(outcome)].add(1);
+  net::Reactor::current()->destroy_later(std::move(entry.leg));
+  entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+void PendingReleases::freed(const Leg* leg) {
+  const auto found =
+      std::ranges::find_if(entries_, [&](const Entry& entry) { return entry.leg.get() == leg; });
+  if (found != entries_.end()) {
+    release(static_cast<std::size_t>(found - entries_.begin()),
+            observe::ReleaseOutcome::Transferred);
+  }
+}
+
+void PendingReleases::sweep() {
+  const net::TimePoint now = net::Reactor::current()->now();
+  while (!entries_.empty() && entries_.front().deadline <= now) {
+    release(0, observe::ReleaseOutcome::Timeout);
+  }
+  if (!entries_.empty()) {
+    timer_.arm_at(entries_.front().deadline);
+  }
+}
+
+}  // namespace fairlead::serving
