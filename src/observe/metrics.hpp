@@ -38,20 +38,20 @@ enum class RouterStep : std::uint8_t {
 enum class MigrationType : std::uint8_t {
   NewRequest,      ///< Nothing had been output.
   OngoingRequest,  ///< It went on from what had been output.
-  kCount,
+  kCount,          ///< Number of types.
 };
 /// How a move ended: the label `outcome` of model_migration_duration_seconds.
 enum class MigrationOutcome : std::uint8_t {
   Success,    ///< Output went on.
   Failure,    ///< The request failed.
   Cancelled,  ///< The client left.
-  kCount,
+  kCount,     ///< Number of outcomes.
 };
 /// What became of a decode leg that was read on for its KV transfer's sake.
 enum class ReleaseOutcome : std::uint8_t {
   Transferred,  ///< The engine had what it came for, or ended the request itself.
   Timeout,      ///< It took too long and was aborted.
-  kCount,
+  kCount,       ///< Likewise.
 };
 
 /// Label value of an endpoint.

@@ -114,6 +114,7 @@ TEST(RequestParsing, RulesOfFieldsThatBothEndpointsShare) {
       {R"("nvext":[])", "nvext", "must be an object"},
       {R"("nvext":{"dp_rank":-1})", "nvext.dp_rank", "from 0 to"},
       {R"("nvext":{"decode_worker_id":"a"})", "nvext.decode_worker_id", "must be a number"},
+      {R"("nvext":{"prefill_worker_id":-1})", "nvext.prefill_worker_id", "from 0 to"},
       {R"("nvext":{"routing_constraints":[]})", "nvext.routing_constraints", "must be an object"},
       {R"("nvext":{"routing_constraints":{"required_taints":"a"}})",
        "nvext.routing_constraints.required_taints", "must be an array"},
@@ -153,7 +154,7 @@ TEST(RequestParsing, FieldsOfLaterFeaturesAreRefusedByName) {
        code},
       {R"("routed_experts_prompt_start":3)", "routed_experts_prompt_start", "not supported", code},
       {R"("nvext":{"token_data":[1]})", "nvext.token_data", "not supported", code},
-      {R"("nvext":{"prefill_worker_id":1})", "nvext.prefill_worker_id", "not supported", code},
+      {R"("nvext":{"metadata_upload":1})", "nvext.metadata_upload", "not supported", code},
       {R"("nvext":{"made_up":1})", "nvext.made_up", "no such key", code},
       {R"("nvext":{"routing_constraints":{"made_up":1}})", "nvext.routing_constraints.made_up",
        "no such key", code},
@@ -664,17 +665,23 @@ TEST(RequestParsing, PinsComeFromNvextAndHeadersWin) {
   EXPECT_EQ(pinned->worker_id, 11U);
   EXPECT_EQ(pinned->data_parallel_rank, 2U);
   EXPECT_EQ(pinned->cache_salt, "n");
-  const auto both = chat(R"("nvext":{"backend_instance_id":11,"decode_worker_id":12})");
+  const auto both =
+      chat(R"("nvext":{"backend_instance_id":11,"decode_worker_id":12,"prefill_worker_id":13,)"
+           R"("prefill_dp_rank":1})");
   ASSERT_TRUE(both.has_value());
   EXPECT_EQ(both->worker_id, 12U);
+  EXPECT_EQ(both->prefill_worker_id, 13U);
+  EXPECT_EQ(both->prefill_rank, 1U);
 
   const ApiOptions options;
   ASSERT_TRUE(apply_headers({{"x-worker-instance-id", "99"},
                              {"x-dynamo-worker-instance-id", "77"},
                              {"x-data-parallel-rank", "5"},
+                             {"x-prefill-instance-id", "78"},
                              {"x-tenant-id", "t"}},
                             options, *pinned));
   EXPECT_EQ(pinned->worker_id, 77U);
+  EXPECT_EQ(pinned->prefill_worker_id, 78U);
   EXPECT_EQ(pinned->data_parallel_rank, 5U);
   EXPECT_EQ(pinned->cache_salt, "t");
   ASSERT_TRUE(apply_headers({{"x-worker-instance-id", "9x"}, {"x-dp-rank", "4294967295"}}, options,
