@@ -114,7 +114,7 @@ TEST(RequestParsing, RulesOfFieldsThatBothEndpointsShare) {
       {R"("nvext":[])", "nvext", "must be an object"},
       {R"("nvext":{"dp_rank":-1})", "nvext.dp_rank", "from 0 to"},
       {R"("nvext":{"decode_worker_id":"a"})", "nvext.decode_worker_id", "must be a number"},
-      {R"("nvext":{"prefill_worker_id":-1})", "nvext.prefill_worker_id", "from 0 to"},
+      {R"("nvext":{"prefill_worker_id":-1})", "nvext.prefill_worker_id", "at least 0"},
       {R"("nvext":{"routing_constraints":[]})", "nvext.routing_constraints", "must be an object"},
       {R"("nvext":{"routing_constraints":{"required_taints":"a"}})",
        "nvext.routing_constraints.required_taints", "must be an array"},
