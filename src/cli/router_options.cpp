@@ -30,6 +30,8 @@ constexpr std::string_view kEvents = "router-kv-events";
 constexpr std::string_view kPeers = "kv-peers";
 constexpr std::string_view kPeersTimeout = "kv-peers-timeout-secs";
 constexpr std::string_view kPredictedTtl = "router-predicted-ttl-secs";
+constexpr std::string_view kConditional = "router-conditional-disagg";
+constexpr std::string_view kConditionalConfig = "router-conditional-disagg-config";
 constexpr std::string_view kSessionTtl = "router-session-affinity-ttl-secs";
 
 // More threads for events than this rarely have anything to do.
@@ -192,6 +194,28 @@ std::string given_in_kv_section(const Settings& settings) {
   return fmt::format("{}", fmt::join(out, ", "));
 }
 
+Result<serving::ConditionalDisaggregation> conditional_options(const Settings& settings) {
+  serving::ConditionalDisaggregation out;
+  out.enabled = settings.flag(kConditional);
+  if (settings.set(kConditionalConfig)) {
+    if (Result<> applied = out.apply(settings.text(kConditionalConfig)); !applied) {
+      return fail(
+          ErrorCode::InvalidRequest,
+          fmt::format("{}: {}", settings.origin(kConditionalConfig), applied.error().message));
+    }
+  }
+  if (out.looks_at_prefill_load() && !out.prefill_busy_threshold) {
+    if (!settings.set("router-queue-threshold")) {
+      return fail(ErrorCode::InvalidRequest,
+                  fmt::format("{}: this policy needs `prefill_busy_threshold`, or "
+                              "--router-queue-threshold",
+                              settings.origin(kConditionalConfig)));
+    }
+    out.prefill_busy_threshold = settings.number("router-queue-threshold");
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<RouterSettings> router_settings(const Settings& settings) {
@@ -225,6 +249,11 @@ Result<RouterSettings> router_settings(const Settings& settings) {
     return std::unexpected(classes.error());
   }
   out.router.policies = std::move(*classes);
+  auto conditional = conditional_options(settings);
+  if (!conditional) {
+    return std::unexpected(conditional.error());
+  }
+  out.conditional = *conditional;
   if (settings.set(kSessionTtl)) {
     out.session_ttl = std::chrono::seconds(settings.integer(kSessionTtl));
   }
@@ -259,7 +288,7 @@ std::vector<std::string> router_warnings(const Settings& settings) {
   } else if (!settings.flag(kEvents)) {
     if (const std::string idle =
             given_among(settings, {kPredictedTtl, "router-event-threads", "router-index-limit-mb",
-                                   kPeers, kPeersTimeout});
+                                   kPeers, kPeersTimeout, kConditional, kConditionalConfig});
         !idle.empty()) {
       out.push_back(fmt::format("no effect without KV events: {}", idle));
     }

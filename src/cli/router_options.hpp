@@ -9,6 +9,7 @@
 #include "net/reactor.hpp"
 #include "routing/kv_view_options.hpp"
 #include "routing/router.hpp"
+#include "serving/conditional_disaggregation.hpp"
 #include "serving/peer_views.hpp"
 
 namespace fairlead::cli {
@@ -19,6 +20,8 @@ struct RouterSettings {
   routing::KvViewOptions views;   ///< What is known of caches. Kv mode only.
   /// Who is asked for views of caches at the start. Kv mode with events only.
   serving::PeerOptions peers;
+  /// Which prompts stay with decode workers. Kv mode only.
+  serving::ConditionalDisaggregation conditional;
   /// Idle time after which a session leaves its worker; unset = sessions are not kept. Kv mode
   /// only.
   std::optional<net::Duration> session_ttl;

@@ -159,6 +159,18 @@ constexpr auto kRows = std::to_array<OptionSpec>({
      .section = kKvRouting,
      .dyn_name = "DYN_ROUTER_USE_KV_EVENTS",
      .alias = "kv-events"},
+    {.name = "router-conditional-disagg",
+     .kind = Bool,
+     .help = "Let decode engines compute prompts of which they lack little, instead of a prefill "
+             "engine",
+     .section = kKvRouting,
+     .dyn_name = "DYN_ROUTER_CONDITIONAL_DISAGG"},
+    {.name = "router-conditional-disagg-config",
+     .value_name = "JSON",
+     .help = "When: policy (isl_bounding, prefill_load, isl_or_load), eff_isl_threshold (2048), "
+             "eff_isl_ratio_threshold (0.7), prefill_busy_threshold, decode_busy_threshold",
+     .section = kKvRouting,
+     .dyn_name = "DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG"},
     {.name = "kv-peers",
      .kind = List,
      .value_name = "URL",
@@ -284,7 +296,6 @@ constexpr std::string_view kAlwaysFresh =
 constexpr std::string_view kAlone = "frontends do not tell each other what they route";
 constexpr std::string_view kOwnIndex = "every frontend follows the engines' events itself";
 constexpr std::string_view kNoShared = "no cache that workers share is asked";
-constexpr std::string_view kNoDisagg = "prefill/decode dispatch is not supported yet";
 constexpr std::string_view kDirectEvents = "KV events come from the engines, with no store between";
 
 constexpr auto kWithoutEffect = std::to_array<UnsupportedVariable>({
@@ -304,8 +315,6 @@ constexpr auto kWithoutEffect = std::to_array<UnsupportedVariable>({
     {"DYN_ROUTER_MIN_INITIAL_WORKERS", "requests are served from the first worker on"},
     {"DYN_ROUTER_PREFILL_POLICY", "there is one way to choose: --router-selection-policy"},
     {"DYN_ROUTER_DECODE_POLICY", "there is one way to choose: --router-selection-policy"},
-    {"DYN_ROUTER_CONDITIONAL_DISAGG", kNoDisagg},
-    {"DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG", kNoDisagg},
     {"DYN_ENFORCE_DISAGG", "it is how things are without --allow-aggregated-fallback"},
     {"DYN_ADMISSION_CONTROL", "a threshold that is set is in force"},
     {"DYN_SERVE_INDEXER", kOwnIndex},

@@ -182,6 +182,7 @@ Result<ServeOptions> serve_options(const Settings& settings) {
     return std::unexpected(router.error());
   }
   options.router = std::move(*router);
+  options.service.conditional = options.router.conditional;
   Result<json::Value> sampling = default_sampling(settings);
   if (!sampling) {
     return std::unexpected(sampling.error());

@@ -297,6 +297,10 @@ void write_migrations(TextWriter& writer, const Models& models) {
                       kMigrationOutcomes[outcome]));
     }
   }
+  writer.family("disaggregation_bypassed_total", "counter",
+                "Prompts that a decode worker computed although there are prefill workers.");
+  write_per_model(writer, models,
+                  [](const ModelShard& s) -> const Cell& { return s.prefill_bypassed; });
   writer.family("disaggregation_releases_pending", "gauge",
                 "Decode requests without a client that are read on until their KV transfer ends.");
   write_per_model(writer, models,

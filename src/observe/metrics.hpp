@@ -117,6 +117,7 @@ struct ModelShard {
   /// model_migration_total, by MigrationType.
   std::array<Cell, static_cast<std::size_t>(MigrationType::kCount)> migrations;
   Cell migration_too_long;  ///< model_migration_max_seq_len_exceeded_total.
+  Cell prefill_bypassed;    ///< disaggregation_bypassed_total.
   Cell releases_pending;    ///< disaggregation_releases_pending.
   /// disaggregation_releases_total, by ReleaseOutcome.
   std::array<Cell, static_cast<std::size_t>(ReleaseOutcome::kCount)> releases;

@@ -109,9 +109,12 @@ Result<bool> Generation::Choice::make_plan() {
   }
   const bool decodes = (*set)->role == fleet::Role::Decode;
   const ServedModel* const served = service.served()->find(spec.model->name);
-  const auto peers =
+  auto peers =
       decodes && held_.is_null() && served ? fleet::prefill_peers(*served->model, **set) : nullptr;
   ChoiceContext main = context();
+  if (peers && bypass(*set, peers, main)) {
+    peers.reset();
+  }
   main.by_load = decodes && (peers || !held_.is_null());
   plan_.emplace();
   if (peers) {
@@ -137,6 +140,54 @@ Result<bool> Generation::Choice::make_plan() {
     return false;
   }
   plan_->main = std::move(*booked);
+  return true;
+}
+
+// Whether the decode worker that has most of the prompt shall compute the rest by itself; it is
+// named in `main` then.
+bool Generation::Choice::bypass(const std::shared_ptr<const fleet::WorkerSet>& decode_set,
+                                const std::shared_ptr<const fleet::WorkerSet>& prefill_set,
+                                ChoiceContext& main) {
+  Service& service = owner_.service_;
+  const ConditionalDisaggregation& config = service.options().conditional;
+  if (!config.enabled || !service.routes_by_kv() || owner_.spec_.prefill_worker_id ||
+      hand_off_of(decode_set->workers.front()->backend) != HandOff::AfterPrefill) {
+    return false;
+  }
+  const auto load_of = [&](const WorkerPreview& preview) {
+    const routing::TargetRef& target = preview.decision.target;
+    const auto found =
+        std::ranges::find(preview.candidates, target, &routing::CandidateCost::target);
+    const auto worker = service.worker(target.worker_id);
+    return PromptLoad{.active_tokens = found != preview.candidates.end()
+                                           ? found->load.prefill_tokens
+                                           : std::int64_t{0},
+                      .max_batched_tokens = worker ? worker->info.max_batched_tokens : 0};
+  };
+  ChoiceContext asked = main;
+  asked.waiter = nullptr;
+  asked.scope = nullptr;
+  const auto decode = preview_worker(service, decode_set, asked, request_);
+  if (!decode) {
+    return false;
+  }
+  std::optional<PromptLoad> prefill;
+  if (config.looks_at_prefill_load()) {
+    if (const auto preview = preview_worker(service, prefill_set, asked, request_)) {
+      prefill = load_of(*preview);
+    }
+  }
+  const auto tokens = static_cast<std::uint32_t>(request_.prompt.size());
+  if (!bypasses_prefill(config, tokens, decode->decision.cached_tokens, load_of(*decode),
+                        prefill)) {
+    return false;
+  }
+  owner_.shard_.prefill_bypassed.add(1);
+  log::info("prefill bypassed request_id={} decode_worker_id={} cached_tokens={} prompt_tokens={}",
+            request_.request_id, decode->decision.target.worker_id, decode->decision.cached_tokens,
+            tokens);
+  main.wanted.worker_id = decode->decision.target.worker_id;
+  main.wanted.rank = decode->decision.target.rank;
   return true;
 }
 

@@ -63,6 +63,8 @@ class Generation::Choice final : public engine::TokenSink {
     std::shared_ptr<const fleet::Worker> worker;
   };
   Result<bool> make_plan();
+  bool bypass(const std::shared_ptr<const fleet::WorkerSet>& decode_set,
+              const std::shared_ptr<const fleet::WorkerSet>& prefill_set, ChoiceContext& main);
   ChoiceContext context();
   net::Task<std::optional<Failure>> attempt();
   std::optional<Failure> start();
@@ -89,6 +91,7 @@ class Generation::Choice final : public engine::TokenSink {
   std::optional<Error> check_logprobs(const engine::TokenChunk& chunk) const;
   void set_unfinished(std::size_t bytes);
   void count_missing(std::span<const engine::TokenLogprob> logprobs);
+  void note_remote_kv(const engine::Finish& finish);
   void take_cached(const engine::Finish& finish, const Leg& leg);
   void drop_output(const engine::TokenChunk& chunk);
   void count_hit_rate(const BookedWorker& booked);

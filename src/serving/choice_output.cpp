@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.hpp"
 #include "routing/kv_query.hpp"
 #include "serving/choice.hpp"
 
@@ -124,6 +125,9 @@ void Generation::Choice::on_tokens(const engine::TokenChunk& chunk) {
   if (chunk.finish && main_ && (!in_pair_ || !usage_.cached_known) && delivered_before_ == 0) {
     take_cached(*chunk.finish, *main_);
   }
+  if (chunk.finish && in_pair_ && hand_off_ == HandOff::AfterPrefill) {
+    note_remote_kv(*chunk.finish);
+  }
   owner_.scope_.tokens(step.used, owner_.service_.seconds());
   if (step.used > 0 || !text_.empty()) {
     const auto logprobs = chunk.logprobs.first(std::min(step.used, chunk.logprobs.size()));
@@ -194,6 +198,21 @@ void Generation::Choice::set_unfinished(std::size_t bytes) {
 void Generation::Choice::count_missing(std::span<const engine::TokenLogprob> logprobs) {
   if (const auto count = std::ranges::count(logprobs, true, &engine::TokenLogprob::missing)) {
     owner_.logprobs_missing(static_cast<std::size_t>(count));
+  }
+}
+
+void Generation::Choice::note_remote_kv(const engine::Finish& finish) {
+  // Less than a block is never handed on.
+  if (!main_ || !finish.cached_prompt_tokens ||
+      usage_.prompt_tokens <= main_->worker().info.kv_block_size) {
+    return;
+  }
+  if (owner_.service_.remote_kv().note(owner_.shard_, *finish.cached_prompt_tokens > 0,
+                                       last_message_)) {
+    log::warn(
+        "no decode engine has used a KV cache of a prefill engine for a minute: model={} "
+        "decode_worker_id={}; look at the engines' KV transfer settings",
+        owner_.spec_.model->name, main_->worker().id);
   }
 }
 

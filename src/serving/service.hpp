@@ -22,7 +22,9 @@
 #include "routing/kv_set_view.hpp"
 #include "routing/router.hpp"
 #include "routing/session_affinity.hpp"
+#include "serving/conditional_disaggregation.hpp"
 #include "serving/cpu_pool.hpp"
+#include "serving/remote_kv_watch.hpp"
 #include "serving/retry_budget.hpp"
 #include "serving/served_models.hpp"
 
@@ -50,9 +52,10 @@ struct ServiceOptions {
   std::uint32_t max_attempts = 3;               ///< Workers tried per choice before any output.
   /// Before the n-th further attempt a request pauses for a random time below n times this.
   net::Duration retry_pause = std::chrono::milliseconds(25);
-  std::uint32_t migration_limit = 0;        ///< Times that a choice with output goes on
-                                            ///< elsewhere.
-  std::uint32_t migration_max_seq_len = 0;  ///< Not beyond so many tokens; 0 = no bound.
+  std::uint32_t migration_limit = 0;           ///< Times that a choice with output goes on
+                                               ///< elsewhere.
+  std::uint32_t migration_max_seq_len = 0;     ///< Not beyond so many tokens; 0 = no bound.
+  ConditionalDisaggregation conditional = {};  ///< Which prompts stay with decode workers.
   net::Duration release_timeout = std::chrono::seconds(30);  ///< See PendingReleases.
   /// Most bytes of one answer that is not streamed.
   std::size_t answer_bytes = std::size_t{64} * 1024 * 1024;
@@ -115,6 +118,8 @@ class Service {
   std::mt19937_64& random() { return random_; }
   /// What is left for repeating attempts.
   RetryBudget& retries() { return retries_; }
+  /// Whether caches that are handed on are used.
+  RemoteKvWatch& remote_kv() { return remote_kv_; }
   /// Legs that nobody listens to any more.
   PendingReleases& releases() { return *releases_; }
 
@@ -167,6 +172,7 @@ class Service {
   std::shared_ptr<const ServedModels> served_;  // null until asked for after a change
   std::map<std::uint64_t, Entry> clients_;
   RetryBudget retries_;
+  RemoteKvWatch remote_kv_;
   std::unique_ptr<PendingReleases> releases_;  // uses the clients
   std::map<std::string, observe::ModelShard*, std::less<>> shards_;
   bool draining_ = false;

@@ -120,6 +120,8 @@ std::map<std::string, std::string> fields(const RouterSettings& settings) {
       {"block", std::to_string(views.block_size)},
       {"peers", fmt::format("{}", fmt::join(peers, " "))},
       {"peers timeout", std::to_string(millis.count())},
+      {"conditional", std::to_string(settings.conditional.enabled)},
+      {"new tokens", std::to_string(settings.conditional.eff_isl_threshold)},
       {"session",
        settings.session_ttl
            ? std::to_string(std::chrono::seconds(std::chrono::duration_cast<std::chrono::seconds>(
@@ -174,6 +176,8 @@ TEST(RouterSettings, EveryOptionReachesItsField) {
       {"router-event-threads", "9", "threads", "9"},
       {"router-index-limit-mb", "3", "index", "3145728"},
       {"router-session-affinity-ttl-secs", "31536000", "session", "31536000"},
+      {"router-conditional-disagg", "true", "conditional", "1"},
+      {"router-conditional-disagg-config", R"({"eff_isl_threshold": 5})", "new tokens", "5.000000"},
       {"kv-peers", "a:1", "peers", "http://a:1"},
       {"kv-peers-timeout-secs", "0.5", "peers timeout", "500"},
       {"router-queue-threshold", "0.5", "queue threshold", "0.500000"},
