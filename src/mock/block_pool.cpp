@@ -26,8 +26,35 @@ void extend_block_hashes(std::vector<std::uint64_t>& hashes, std::span<const Tok
   }
 }
 
-BlockPool::BlockPool(std::size_t blocks, std::size_t block_size, bool caching)
-    : blocks_(std::max<std::size_t>(blocks, 2)), block_size_(block_size), caching_(caching) {
+void extend_page_hashes(std::vector<std::uint64_t>& hashes, Sha256Digest& digest,
+                        std::span<const TokenId> tokens, std::size_t page_size,
+                        std::string_view lora) {
+  const std::uint64_t mask = adapter_mask(lora);
+  while ((hashes.size() + 1) * page_size <= tokens.size()) {
+    std::string input;
+    input.reserve(digest.size() + page_size * sizeof(TokenId));
+    if (!hashes.empty()) {
+      input.append(digest.begin(), digest.end());
+    }
+    for (const TokenId token : tokens.subspan(hashes.size() * page_size, page_size)) {
+      for (int shift = 0; shift < 32; shift += 8) {
+        input.push_back(static_cast<char>(token >> shift & 0xFF));
+      }
+    }
+    digest = sha256(input);
+    std::uint64_t hash = 0;
+    for (std::size_t i = 0; i < 8; ++i) {
+      hash = hash << 8 | digest[i];
+    }
+    hashes.push_back(hash ^ mask);
+  }
+}
+
+BlockPool::BlockPool(std::size_t blocks, std::size_t block_size, bool caching, BlockHashing hashing)
+    : blocks_(std::max<std::size_t>(blocks, 2)),
+      block_size_(block_size),
+      caching_(caching),
+      hashing_(hashing) {
   for (std::size_t id = 1; id < blocks_.size(); ++id) {
     free_before(kNone, static_cast<BlockId>(id));
   }
@@ -149,7 +176,7 @@ void BlockPool::evict(BlockId id) {
   }
   unindex(id);
   if (recording_) {
-    events_.emplace_back(BlockRemoved{blocks_[id].content.hash});
+    events_.emplace_back(BlockRemoved{blocks_[id].content.hash, blocks_[id].content.key.lora});
   }
 }
 

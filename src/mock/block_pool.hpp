@@ -4,16 +4,30 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "mock/kv_events.hpp"
+#include "mock/sha256.hpp"
 
 namespace fairlead::mock {
 
 /// Index of a physical block.
 using BlockId = std::uint32_t;
+
+/// How blocks are identified.
+enum class BlockHashing : std::uint8_t {
+  Xxh3,    ///< Fast; salt and adapter are part of it. Any identity will do for vLLM.
+  Sha256,  ///< As SGLang's pages: a chain of digests over tokens, of which 8 bytes are told.
+};
+
+/// Appends the hashes of the full pages of `tokens` that `hashes` does not cover yet, as SGLang
+/// computes them; `digest` is that of the last page covered. An adapter changes them by its mask.
+void extend_page_hashes(std::vector<std::uint64_t>& hashes, Sha256Digest& digest,
+                        std::span<const TokenId> tokens, std::size_t page_size,
+                        std::string_view lora);
 
 /// Appends the hashes of the full blocks of `tokens` that `hashes` does not cover yet. A hash
 /// depends on every token up to the block's end, on the salt and on the adapter.
@@ -35,7 +49,8 @@ class BlockPool {
   };
 
   /// `blocks` physical blocks of `block_size` tokens. Without `caching` nothing is ever found.
-  BlockPool(std::size_t blocks, std::size_t block_size, bool caching);
+  BlockPool(std::size_t blocks, std::size_t block_size, bool caching,
+            BlockHashing hashing = BlockHashing::Xxh3);
 
   /// The blocks that hold the longest cached prefix of `hashes`, in order.
   std::vector<BlockId> find_prefix(std::span<const std::uint64_t> hashes) const;
@@ -60,6 +75,8 @@ class BlockPool {
   /// Whether changes are recorded.
   void set_recording(bool recording) { recording_ = recording; }
 
+  /// How its blocks are identified.
+  BlockHashing hashing() const { return hashing_; }
   /// Tokens per block.
   std::size_t block_size() const { return block_size_; }
   /// Blocks that can be handed out, used or not.
@@ -101,6 +118,7 @@ class BlockPool {
   std::vector<Block> blocks_;
   std::size_t block_size_;
   bool caching_;
+  BlockHashing hashing_;
   bool recording_ = false;
   std::size_t free_ = 0;
   std::unordered_map<std::uint64_t, Copies> by_hash_;

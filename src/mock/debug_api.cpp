@@ -96,6 +96,12 @@ Answer state_answer(const EngineState& state) {
   json.key("faulted_total").unsigned_integer(counts.faulted_total);
   json.key("abort_calls_total").unsigned_integer(state.abort_calls_total);
   json.key("requests_with_extra_args").unsigned_integer(state.requests_with_extra_args);
+  json.key("waiting_for_peer").unsigned_integer(state.waiting_for_peer);
+  json.key("held_for_transfer").unsigned_integer(state.held_for_transfer);
+  json.key("room_reuse_total").unsigned_integer(state.room_reuse_total);
+  json.key("kv_fetches_total").unsigned_integer(state.kv_fetches_total);
+  json.key("kv_fetch_failures_total").unsigned_integer(state.kv_fetch_failures_total);
+  json.key("kv_transfer_timeouts_total").unsigned_integer(state.kv_transfer_timeouts_total);
   json.key("last_aborted_ids").begin_array();
   for (const std::string& id : state.aborted_ids) {
     json.string(id);

@@ -27,7 +27,8 @@ EngineCore::EngineCore(net::Reactor& reactor, const SchedulerOptions& scheduler,
       pool_(std::move(pool)),
       publisher_(std::move(publisher)),
       scheduler_(scheduler, timing, *pool_),
-      timer_fd_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
+      timer_fd_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
+      publishes_idle_(scheduler.output_stored_at_end) {
   if (timer_fd_ < 0 || !reactor_.add(timer_fd_, *this)) {
     throw std::system_error(errno, std::system_category(), "cannot create a timer");
   }
@@ -54,6 +55,11 @@ void EngineCore::set_paused(Sequence& sequence, bool paused) {
   if (!paused) {
     run_soon();
   }
+}
+
+void EngineCore::release(std::span<const BlockId> blocks) {
+  pool_->release(blocks);
+  run_soon();
 }
 
 void EngineCore::hold(bool admit, bool freeze) {
@@ -90,6 +96,9 @@ bool EngineCore::run_step(Nanos now) {
     const Scheduler::Step step = scheduler_.begin_step(now + kReadySlack);
     if (!step.work) {
       late_ = false;
+      if (publishes_idle_) {
+        publish();
+      }
       if (const auto ready = scheduler_.next_ready(now + kReadySlack)) {
         wake_at(*ready);
       }

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "mock/block_pool.hpp"
@@ -42,8 +43,14 @@ class EngineCore final : private net::Flushable, private net::IoHandler {
   void remove(Sequence& sequence);
   /// Leaves a sequence out of the steps, or not any more.
   void set_paused(Sequence& sequence, bool paused);
+  /// Frees blocks that a finished sequence has kept.
+  void release(std::span<const BlockId> blocks);
+  /// Something outside has changed a sequence so that it can go on.
+  void wake() { run_soon(); }
   /// Stops admission (`admit` false) and, with `freeze`, running sequences as well.
   void hold(bool admit, bool freeze);
+  /// Publishes what has changed in the cache now, not with the next step.
+  void flush_events() { publish(); }
   /// Resets the prefix cache; false while a request holds blocks. The event follows with the next
   /// step.
   bool reset_prefix_cache() { return pool_->reset(); }
@@ -73,6 +80,7 @@ class EngineCore final : private net::Flushable, private net::IoHandler {
   Scheduler scheduler_;
   TokenCounters counters_;
   int timer_fd_;
+  bool publishes_idle_;  // changes are told even when no step follows
   bool frozen_ = false;
   bool late_ = false;       // the last step has just ended: the next begins where it ended
   Nanos step_end_{0};       // of the step that runs, or that ended last

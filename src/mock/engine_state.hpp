@@ -20,6 +20,9 @@
 
 namespace fairlead::mock {
 
+struct KvFetch;
+struct RemoteKv;
+
 /// A generation that Abort can find. Leaves its engine when destroyed.
 class AbortableRequest : public ListNode<AbortableRequest> {
  public:
@@ -83,12 +86,23 @@ struct EngineState {
   std::size_t held = 0;                        ///< Requests that `stall-open` holds.
   std::size_t active = 0;                      ///< Live generations.
   std::size_t waiting_for_peer = 0;            ///< Requests whose other half is not there yet.
-  std::deque<ReceivedRequest> received;        ///< The latest Generate calls, newest last.
-  std::size_t received_bytes = 0;              ///< Their messages together.
-  std::deque<std::string> aborted_ids;         ///< Ids of the latest Abort calls, newest last.
+  std::size_t held_for_transfer = 0;           ///< Ended requests whose blocks are still held.
+  std::uint64_t room_reuse_total = 0;          ///< Rooms that were taken while in use.
+  std::uint64_t kv_fetches_total = 0;          ///< Hand-offs of vLLM that were fetched, by or here.
+  std::uint64_t kv_fetch_failures_total = 0;   ///< Those that were not there.
+  std::uint64_t kv_transfer_timeouts_total = 0;  ///< Those that nobody fetched in time.
+  std::string transfer_host;                     ///< Where hand-offs of vLLM can be fetched.
+  std::uint16_t transfer_port = 0;               ///< Likewise.
+  std::deque<ReceivedRequest> received;          ///< The latest Generate calls, newest last.
+  std::size_t received_bytes = 0;                ///< Their messages together.
+  std::deque<std::string> aborted_ids;           ///< Ids of the latest Abort calls, newest last.
   IntrusiveList<AbortableRequest, AbortableRequest> generations;  ///< All live ones.
   std::deque<RequestRecord> records;  ///< Of the latest Generate calls, newest last.
   std::size_t record_bytes = 0;       ///< Of their extra arguments and sampling fields.
+  /// Keeps the blocks of a finished prefill for a decode engine; empty = they are free at once.
+  std::function<void(EngineCore&, const std::string& request_id, std::vector<BlockId>)> keep_kv;
+  /// Fetches such blocks.
+  std::function<std::shared_ptr<KvFetch>(const RemoteKv&)> fetch_kv;
   /// Ends the engine like a crash, soon; the argument says what it died of.
   std::function<void(std::string)> die;
   /// Renders what a record holds in the interface's own form.
@@ -113,6 +127,19 @@ struct EngineState {
   std::size_t least_loaded_rank() const;
   /// Counts of all ranks.
   MockCounts counts() const;
+};
+
+/// A request that waits for its other half.
+class WaitingForPeer {
+ public:
+  /// The state must outlive it.
+  explicit WaitingForPeer(EngineState& state) : state_(state) { ++state_.waiting_for_peer; }
+  WaitingForPeer(const WaitingForPeer&) = delete;
+  WaitingForPeer& operator=(const WaitingForPeer&) = delete;
+  ~WaitingForPeer() { --state_.waiting_for_peer; }
+
+ private:
+  EngineState& state_;
 };
 
 /// A request that `stall-open` holds, as long as its client stays.

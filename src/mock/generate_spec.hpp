@@ -16,6 +16,13 @@ struct CandidateChoice {
   std::vector<TokenId> token_ids;  ///< Or exactly these.
 };
 
+/// Where a decode engine fetches blocks that a prefill engine keeps for it.
+struct RemoteKv {
+  std::string host;        ///< Of the prefill engine's transfer server.
+  std::uint16_t port = 0;  ///< Likewise.
+  std::string request_id;  ///< Under which they are kept.
+};
+
 /// A checked request, whatever interface it came over.
 struct GenerateSpec {
   std::string request_id;                 ///< As sent, or made here.
@@ -36,6 +43,10 @@ struct GenerateSpec {
   CandidateChoice candidates;             ///< And candidates.
   bool hand_off = false;                  ///< A prefill: answer with transfer parameters.
   bool prompt_arrives = false;            ///< A decode: the prompt was computed elsewhere.
+  bool awaits_peer = false;               ///< Nothing is computed before `Generation::start`.
+  bool awaits_kv = false;                 ///< Nor before `Generation::kv_arrived`.
+  bool keep_blocks = false;               ///< They go to `Generation::take_blocks` in the end.
+  std::optional<RemoteKv> remote;         ///< A decode: the blocks are fetched from there.
   std::uint32_t rank = 0;                 ///< Wanted rank.
   bool any_rank = true;                   ///< None was wanted.
 };

@@ -6,6 +6,9 @@
 #include <chrono>
 #include <utility>
 
+#include "mock/kv_transfer.hpp"
+#include "net/task_group.hpp"
+
 namespace fairlead::mock {
 namespace {
 
@@ -31,7 +34,8 @@ Generation::Generation(EngineState& state, EngineCore& core, const GenerateSpec&
   choose_fault();
   prepare_sequence();
   preparing_ = writer_.prepare();
-  sequence_.paused = preparing_;
+  awaiting_peer_ = spec_.awaits_peer;
+  sequence_.paused = preparing_ || awaiting_peer_;
   ++state_.active;
   state_.generations.push_back(*this);
   exchange_.set_on_drain([this] { update_pause(); });
@@ -44,17 +48,68 @@ Generation::~Generation() {
     ++state_.aborted_total;
     ++core_.counters().aborted;
   }
+  if (!sequence_.kept.empty()) {
+    core_.release(sequence_.kept);
+  }
   --state_.active;
   exchange_.set_on_drain({});
 }
 
 net::Task<> Generation::run() {
+  net::TaskGroup fetching;
+  if (spec_.remote) {
+    fetching.spawn(fetch());
+  }
   while (preparing_ && !over_) {
     co_await net::NextTurn();
     preparing_ = !over_ && writer_.prepare();
   }
   update_pause();
   co_await ended_.wait();
+}
+
+// The fetch goes on when the client leaves: the blocks over there are freed all the same.
+net::Task<> Generation::fetch() {
+  const std::shared_ptr<KvFetch> fetch = state_.fetch_kv(*spec_.remote);
+  {
+    const WaitingForPeer waiting(state_);
+    co_await fetch->done.wait();
+  }
+  if (fetch->succeeded) {
+    kv_arrived(std::nullopt);
+  } else {
+    recompute();
+  }
+}
+
+void Generation::on_admitted(Sequence&) { admitted_.set(); }
+
+void Generation::start() {
+  awaiting_peer_ = false;
+  update_pause();
+}
+
+void Generation::kv_arrived(std::optional<TokenId> first) {
+  if (first) {
+    sequence_.reply.put(0, *first);
+  }
+  sequence_.awaits_kv = false;
+  core_.wake();
+}
+
+void Generation::recompute() {
+  sequence_.prompt_arrives = false;
+  sequence_.cached = 0;
+  sequence_.computed = 0;
+  sequence_.awaits_kv = false;
+  core_.wake();
+}
+
+void Generation::give_up() {
+  if (!over_) {
+    ++core_.counters().aborted;
+    end(state_.aborted_total);
+  }
 }
 
 void Generation::choose_fault() {
@@ -73,6 +128,8 @@ void Generation::prepare_sequence() {
   sequence_.cache_key = spec_.cache_key;
   sequence_.skip_cache_read = spec_.skip_cache_read;
   sequence_.prompt_arrives = spec_.prompt_arrives;
+  sequence_.awaits_kv = spec_.awaits_kv || spec_.remote.has_value();
+  sequence_.keep_blocks = spec_.keep_blocks || (spec_.hand_off && state_.keep_kv);
   sequence_.stop = spec_.stop;
   sequence_.observer = this;
   sequence_.reply = state_.replies.next(spec_.request_id, spec_.cache_key.lora);
@@ -97,10 +154,8 @@ void Generation::prepare_sequence() {
     sequence_.interval += slow->delay;
     sequence_.ready_at += slow->delay;
   }
-  if (spec_.prompt_arrives && options.kv_transfer_bandwidth > 0) {
-    const double bytes =
-        static_cast<double>(options.kv_bytes_per_token) * static_cast<double>(spec_.prompt.size());
-    sequence_.ready_at += Nanos(static_cast<std::int64_t>(bytes / options.kv_transfer_bandwidth));
+  if (spec_.prompt_arrives && !spec_.awaits_kv) {
+    sequence_.ready_at += transfer_time(options, spec_.prompt.size());
   }
   prompt_blocks_ = (spec_.prompt.size() + options.block_size - 1) / options.block_size;
 }
@@ -167,6 +222,11 @@ void Generation::finish(FinishFacts facts, std::optional<TokenId> token, std::st
   if (spec_.hand_off && facts.reason == FinishFacts::Reason::Length) {
     facts.hand_off_engine = state_.instance_id;
     facts.hand_off_blocks = prompt_blocks_;
+    if (state_.keep_kv) {
+      facts.hand_off_host = state_.transfer_host;
+      facts.hand_off_port = state_.transfer_port;
+      state_.keep_kv(core_, spec_.request_id, std::exchange(sequence_.kept, {}));
+    }
   }
   const bool aborted = facts.reason == FinishFacts::Reason::Aborted;
   TokenCounters& counters = core_.counters();
@@ -221,8 +281,18 @@ bool Generation::apply_fault() {
 
 void Generation::update_pause() {
   if (!over_) {
-    core_.set_paused(sequence_, preparing_ || stalled_ || exchange_.unsent() > kHighMark);
+    core_.set_paused(sequence_,
+                     preparing_ || awaiting_peer_ || stalled_ || exchange_.unsent() > kHighMark);
   }
+}
+
+Nanos transfer_time(const MockOptions& options, std::size_t tokens) {
+  if (options.kv_transfer_bandwidth <= 0) {
+    return Nanos(0);
+  }
+  const double bytes =
+      static_cast<double>(options.kv_bytes_per_token) * static_cast<double>(tokens);
+  return Nanos(static_cast<std::int64_t>(bytes / options.kv_transfer_bandwidth));
 }
 
 net::Task<> drain_before_reset(net::http::Exchange& exchange) {

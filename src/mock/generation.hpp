@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "mock/engine_state.hpp"
 #include "mock/generate_spec.hpp"
@@ -26,6 +28,8 @@ struct FinishFacts {
   std::optional<std::string> stop_string;  ///< The matching string.
   std::string_view hand_off_engine;        ///< Not empty: transfer parameters go with it.
   std::size_t hand_off_blocks = 0;         ///< Blocks that they list.
+  std::string_view hand_off_host;          ///< Where they can be fetched; empty = nowhere.
+  std::uint16_t hand_off_port = 0;         ///< Likewise; 0 = nowhere.
 };
 
 /// Puts what a generation yields into the words of one interface.
@@ -59,6 +63,18 @@ class Generation final : public AbortableRequest, private SequenceObserver {
 
   /// Returns when the answer has ended, or is to be cut.
   net::Task<> run();
+  /// Ends the wait of a request that awaits its peer.
+  void start();
+  /// Set once a request that awaits its KV cache has the blocks for it.
+  net::Event& admitted() { return admitted_; }
+  /// The KV cache is there; `first` is what the answer begins with, if that is known.
+  void kv_arrived(std::optional<TokenId> first);
+  /// The KV cache will not arrive: the prompt is computed here.
+  void recompute();
+  /// Ends without another word of the writer: someone else has said why.
+  void give_up();
+  /// The blocks of a finished request that was to keep them; their release is the caller's.
+  std::vector<BlockId> take_blocks() { return std::move(sequence_.kept); }
   /// True when a `reset-after` fault wants the answer cut where it is.
   bool was_reset() const { return reset_; }
   /// The client has taken what was written: for exchanges that several generations answer.
@@ -70,6 +86,8 @@ class Generation final : public AbortableRequest, private SequenceObserver {
   void choose_fault();
   void prepare_sequence();
   void on_output(Sequence& sequence, const StepOutput& output) override;
+  void on_admitted(Sequence& sequence) override;
+  net::Task<> fetch();
   void begin();
   void finish(FinishFacts facts, std::optional<TokenId> token, std::string_view text);
   void end(std::uint64_t& counter);
@@ -86,12 +104,17 @@ class Generation final : public AbortableRequest, private SequenceObserver {
   std::optional<Fault> fault_;  // the one that fires first
   std::size_t prompt_blocks_ = 0;
   bool preparing_ = true;
+  bool awaiting_peer_ = false;
   bool begun_ = false;
   bool stalled_ = false;
   bool over_ = false;
   bool reset_ = false;
+  net::Event admitted_;
   net::Event ended_;
 };
+
+/// How long the KV cache of so many tokens takes from engine to engine.
+Nanos transfer_time(const MockOptions& options, std::size_t tokens);
 
 /// Waits until what was written before a cut has left, or its reader does not take it.
 net::Task<> drain_before_reset(net::http::Exchange& exchange);

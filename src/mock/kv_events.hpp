@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct BlocksStored {
 /// One physical copy of a block left the cache.
 struct BlockRemoved {
   std::uint64_t hash = 0;  ///< Which block.
+  std::string lora = {};   ///< Its adapter; empty = base model.
 };
 
 /// The prefix cache was reset.
@@ -44,8 +46,19 @@ enum class KvEventLayout : std::uint8_t {
   Array,  ///< Events are positional arrays, as in vLLM's first versions.
 };
 
+/// Whose events they are.
+enum class KvEventFlavor : std::uint8_t {
+  Vllm,    ///< Unsigned hashes, adapters and cache specification.
+  Sglang,  ///< Signed hashes, in which adapters do not show.
+};
+
+/// What an adapter changes in the hashes of blocks inside an SGLang cache; the published ones are
+/// without.
+std::uint64_t adapter_mask(std::string_view lora);
+
 /// The payload of one batch. `timestamp` is in Unix seconds.
 std::string encode_kv_batch(std::span<const KvEvent> events, std::uint32_t block_size,
-                            double timestamp, std::uint32_t rank, KvEventLayout layout);
+                            double timestamp, std::uint32_t rank, KvEventLayout layout,
+                            KvEventFlavor flavor = KvEventFlavor::Vllm);
 
 }  // namespace fairlead::mock

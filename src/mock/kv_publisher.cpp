@@ -166,7 +166,7 @@ class KvPublisher::Impl {
 
   void send(const Pending& batch) {
     std::string payload = encode_kv_batch(batch.events, options_.block_size, batch.time,
-                                          options_.rank, options_.layout);
+                                          options_.rank, options_.layout, options_.flavor);
     const std::uint64_t sequence = sequence_.load();
     if (!(std::uniform_real_distribution<double>(0, 1)(random_) < drop_.load())) {
       pub_->send({options_.topic, big_endian(sequence), payload});
@@ -192,10 +192,19 @@ class KvPublisher::Impl {
       const std::uint64_t start = read_start((*request)[2]);
       for (const Buffered& batch : buffer_) {
         if (batch.sequence >= start) {
-          router_->send({peer, "", options_.topic, big_endian(batch.sequence), batch.payload});
+          answer(peer, options_.topic, batch.sequence, batch.payload);
         }
       }
-      router_->send({peer, "", "", big_endian(UINT64_MAX), ""});
+      answer(peer, "", UINT64_MAX, "");
+    }
+  }
+
+  void answer(const std::string& peer, const std::string& topic, std::uint64_t sequence,
+              const std::string& payload) {
+    if (options_.replay_topic) {
+      router_->send({peer, "", topic, big_endian(sequence), payload});
+    } else {
+      router_->send({peer, "", big_endian(sequence), payload});
     }
   }
 

@@ -24,6 +24,8 @@ struct KvPublisherOptions {
   std::uint32_t block_size = 64;                 ///< Tokens per block.
   std::uint32_t rank = 0;                        ///< Data-parallel rank.
   KvEventLayout layout = KvEventLayout::Map;     ///< Event encoding.
+  KvEventFlavor flavor = KvEventFlavor::Vllm;    ///< Whose events.
+  bool replay_topic = true;                      ///< Replay answers begin with the topic.
   std::uint64_t seed = 0;                        ///< Of the choice which batches are dropped.
 };
 

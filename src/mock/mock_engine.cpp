@@ -11,6 +11,7 @@
 #include "mock/debug_api.hpp"
 #include "mock/engine_service.hpp"
 #include "mock/engine_state.hpp"
+#include "mock/kv_transfer.hpp"
 #include "mock/sglang_service.hpp"
 #include "mock/vllm_http_service.hpp"
 #include "mock/vllm_service.hpp"
@@ -98,6 +99,12 @@ std::string MockAddresses::to_json() const {
   if (!kv_replay.empty()) {
     json.key("kv_replay").string(kv_replay);
   }
+  if (bootstrap) {
+    json.key("bootstrap").string(bootstrap->to_string());
+  }
+  if (kv_transfer) {
+    json.key("kv_transfer").string(kv_transfer->to_string());
+  }
   json.end_object();
   return out;
 }
@@ -108,6 +115,7 @@ class MockEngine::Impl {
       : reactor_(reactor),
         state_(std::move(options), std::move(replies)),
         service_(make_service(state_)) {
+    state_.fetch_kv = [this](const RemoteKv& remote) { return fetcher_.start(remote); };
     state_.die = [this](std::string cause) { die(std::move(cause)); };
   }
 
@@ -120,8 +128,12 @@ class MockEngine::Impl {
   void stop() {
     listener_.reset();
     debug_listener_.reset();
+    peer_listener_.reset();
     server_.reset();
     debug_server_.reset();
+    peer_server_.reset();
+    fetcher_.cancel();
+    transfers_.clear();
     state_.cores.clear();
   }
 
@@ -167,10 +179,8 @@ class MockEngine::Impl {
         !options.instance_id.empty()
             ? options.instance_id
             : fmt::to_string(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-    for (std::uint32_t rank = 0; rank < options.data_parallel_size; ++rank) {
-      if (auto made = make_core(rank); !made) {
-        return std::unexpected(made.error());
-      }
+    if (auto made = make_cores(); !made) {
+      return std::unexpected(made.error());
     }
     server_ = make_server();
     auto address = net::Address::parse(options.listen_host, options.listen_port);
@@ -184,7 +194,14 @@ class MockEngine::Impl {
     if (state_.fault(FaultKind::Refuse)) {
       listener_.reset();
     }
+    if (auto listening = listen_peers(); !listening) {
+      return std::unexpected(listening.error());
+    }
     MockAddresses addresses;
+    if (peer_listener_) {
+      (options.interface == Interface::Sglang ? addresses.bootstrap : addresses.kv_transfer) =
+          peer_listener_->address();
+    }
     addresses.engine = address_;
     addresses.interface = options.interface;
     if (options.debug_host) {
@@ -200,37 +217,90 @@ class MockEngine::Impl {
     return addresses;
   }
 
-  Result<> make_core(std::uint32_t rank) {
+  // A core for each rank. The ranks of SGLang publish at consecutive ports, also where the system
+  // chooses the first one: it may take some tries until all of them are free.
+  Result<> make_cores() {
+    constexpr int kTries = 20;
     const MockOptions& options = state_.options;
-    std::unique_ptr<KvPublisher> publisher;
-    if (!options.kv_events.empty()) {
-      const auto events = rank_endpoint(options.kv_events, rank);
-      const auto replay = rank_endpoint(options.kv_replay, rank);
-      if (!events || !replay) {
-        return std::unexpected(events ? replay.error() : events.error());
+    for (int i = 0;; ++i) {
+      Result<> made;
+      std::string events = options.kv_events;
+      std::string replay = options.kv_replay;
+      for (std::uint32_t rank = 0; rank < options.data_parallel_size && made; ++rank) {
+        made = make_core(rank, events, replay);
+        if (made && rank == 0 && options.interface == Interface::Sglang) {
+          if (const KvPublisher* publisher = state_.cores[0]->publisher()) {
+            events = strip_scheme(publisher->endpoint());
+            replay = strip_scheme(publisher->replay_endpoint());
+          }
+        }
       }
-      auto started = KvPublisher::start({
-          .endpoint = *events,
-          .replay_endpoint = *replay,
-          .topic = options.kv_events_topic,
-          .buffer_steps = options.kv_events_buffer_steps,
-          .block_size = static_cast<std::uint32_t>(options.block_size),
-          .rank = rank,
-          .layout = options.kv_events_layout,
-          .seed = options.seed + rank,
-      });
+      if (made || i + 1 == kTries || !chooses_ports()) {
+        return made;
+      }
+      state_.cores.clear();
+    }
+  }
+
+  bool chooses_ports() const {
+    const MockOptions& options = state_.options;
+    return options.interface == Interface::Sglang && options.data_parallel_size > 1 &&
+           (options.kv_events.ends_with(":0") || options.kv_replay.ends_with(":0"));
+  }
+
+  Result<std::unique_ptr<KvPublisher>> make_publisher(std::uint32_t rank,
+                                                      const std::string& events_place,
+                                                      const std::string& replay_place) {
+    const MockOptions& options = state_.options;
+    const auto events = rank_endpoint(events_place, rank);
+    const auto replay = rank_endpoint(replay_place, rank);
+    if (!events || !replay) {
+      return std::unexpected(events ? replay.error() : events.error());
+    }
+    const bool sglang = options.interface == Interface::Sglang;
+    auto publisher = KvPublisher::start({
+        .endpoint = *events,
+        .replay_endpoint = *replay,
+        .topic = options.kv_events_topic,
+        .buffer_steps = options.kv_events_buffer_steps,
+        .block_size = static_cast<std::uint32_t>(options.block_size),
+        .rank = rank,
+        .layout = options.event_layout(),
+        .flavor = sglang ? KvEventFlavor::Sglang : KvEventFlavor::Vllm,
+        .replay_topic = options.has(Capability::ReplayTopic),
+        .seed = options.seed + rank,
+    });
+    if (!publisher) {
+      return std::unexpected(publisher.error());
+    }
+    if (const Fault* drop = state_.fault(FaultKind::DropEvent)) {
+      (*publisher)->set_drop_probability(drop->probability);
+    }
+    if (sglang) {
+      (*publisher)->publish({AllBlocksCleared{}});
+    }
+    return publisher;
+  }
+
+  Result<> make_core(std::uint32_t rank, const std::string& events, const std::string& replay) {
+    const MockOptions& options = state_.options;
+    const bool sglang = options.interface == Interface::Sglang;
+    // A decode engine of SGLang has no prefix cache, and an engine without one nothing to tell.
+    const bool caching = options.enable_prefix_caching && !(sglang && options.role == Role::Decode);
+    std::unique_ptr<KvPublisher> publisher;
+    if (!events.empty() && (caching || !sglang)) {
+      auto started = make_publisher(rank, events, replay);
       if (!started) {
         return std::unexpected(started.error());
       }
       publisher = std::move(*started);
-      if (const Fault* drop = state_.fault(FaultKind::DropEvent)) {
-        publisher->set_drop_probability(drop->probability);
-      }
     }
-    auto pool = std::make_unique<BlockPool>(options.num_gpu_blocks, options.block_size,
-                                            options.enable_prefix_caching);
-    state_.cores.push_back(std::make_unique<EngineCore>(
-        reactor_, options.scheduler, timing_of(options), std::move(pool), std::move(publisher)));
+    auto pool = std::make_unique<BlockPool>(options.num_gpu_blocks, options.block_size, caching,
+                                            sglang ? BlockHashing::Sha256 : BlockHashing::Xxh3);
+    SchedulerOptions scheduler = options.scheduler;
+    scheduler.output_stored_at_end = sglang;
+    state_.cores.push_back(std::make_unique<EngineCore>(reactor_, scheduler, timing_of(options),
+                                                        std::move(pool), std::move(publisher)));
     return {};
   }
 
@@ -246,7 +316,9 @@ class MockEngine::Impl {
         on_death_(cause);
       }
       listener_.reset();
+      peer_listener_.reset();
       server_.reset();
+      peer_server_.reset();
     });
   }
 
@@ -266,6 +338,42 @@ class MockEngine::Impl {
     listener_ = std::move(*listener);
     address_ = listener_->address();
     state_.listen_port = address_.port();
+    return {};
+  }
+
+  // The place where the other half of a prefill engine's requests finds it.
+  Result<> listen_peers() {
+    const MockOptions& options = state_.options;
+    const bool sglang = options.interface == Interface::Sglang;
+    const std::string& place = sglang ? options.bootstrap_listen : options.kv_transfer_listen;
+    if (place.empty()) {
+      return {};
+    }
+    const auto host_port = split_host_port(place);
+    const auto address = host_port ? net::Address::parse(host_port->first, host_port->second)
+                                   : Result<net::Address>(std::unexpected(host_port.error()));
+    if (!address) {
+      return std::unexpected(address.error());
+    }
+    peer_server_ = std::make_unique<net::http::Server>(
+        sglang ? static_cast<SglangService&>(*service_).rooms().handler() : transfers_.handler(),
+        net::http::ServerLimits(),
+        [](int, std::string_view message) { return debug_error(message); });
+    auto listener =
+        net::Listener::open(reactor_, *address, [this](int fd) { peer_server_->accept(fd); });
+    if (!listener) {
+      return std::unexpected(listener.error());
+    }
+    peer_listener_ = std::move(*listener);
+    if (sglang) {
+      state_.bootstrap_port = peer_listener_->address().port();
+      return {};
+    }
+    state_.transfer_host = host_port->first;
+    state_.transfer_port = peer_listener_->address().port();
+    state_.keep_kv = [this](EngineCore& core, const std::string& id, std::vector<BlockId> blocks) {
+      transfers_.keep(core, id, std::move(blocks));
+    };
     return {};
   }
 
@@ -291,9 +399,13 @@ class MockEngine::Impl {
   net::Reactor& reactor_;
   EngineState state_;
   std::unique_ptr<EngineService> service_;
+  KvTransferTable transfers_{state_};
+  KvFetcher fetcher_{state_};
   net::Address address_;
   std::unique_ptr<net::http::Server> server_;
   std::unique_ptr<net::http::Server> debug_server_;
+  std::unique_ptr<net::http::Server> peer_server_;
+  std::unique_ptr<net::Listener> peer_listener_;
   std::unique_ptr<net::Listener> listener_;
   std::unique_ptr<net::Listener> debug_listener_;
   std::function<void(std::string)> on_death_;

@@ -15,14 +15,16 @@ namespace fairlead::mock {
 
 /// Where a started engine can be reached.
 struct MockAddresses {
-  net::Address engine;                    ///< The engine's own interface.
-  Interface interface = Interface::Grpc;  ///< What is spoken there.
-  std::optional<net::Address> debug;      ///< `GET /debug/state` and kin.
-  std::string kv_events;                  ///< `HOST:PORT` of rank 0's ZMQ publisher; empty = none.
-  std::string kv_replay;                  ///< `HOST:PORT` of rank 0's replay socket; empty = none.
+  net::Address engine;                      ///< The engine's own interface.
+  Interface interface = Interface::Grpc;    ///< What is spoken there.
+  std::optional<net::Address> debug;        ///< `GET /debug/state` and kin.
+  std::optional<net::Address> bootstrap;    ///< Where decode engines of SGLang find this one.
+  std::optional<net::Address> kv_transfer;  ///< Where decode engines of vLLM fetch blocks.
+  std::string kv_events;  ///< `HOST:PORT` of rank 0's ZMQ publisher; empty = none.
+  std::string kv_replay;  ///< `HOST:PORT` of rank 0's replay socket; empty = none.
 
   /// The ready line: `{"grpc": "HOST:PORT"` (or `"http"`) `, "debug": ..., "kv_events": ...,
-  /// "kv_replay": ...}` without what is not there.
+  /// "kv_replay": ..., "bootstrap": ..., "kv_transfer": ...}` without what is not there.
   std::string to_json() const;
 };
 

@@ -60,6 +60,29 @@ Writer& Writer::integer(std::uint64_t value) {
   return *this;
 }
 
+Writer& Writer::signed_integer(std::int64_t value) {
+  if (value >= 0) {
+    return integer(static_cast<std::uint64_t>(value));
+  }
+  const auto bits = static_cast<std::uint64_t>(value);
+  if (value >= -32) {
+    out_.push_back(static_cast<char>(bits));
+  } else if (value >= INT8_MIN) {
+    out_.push_back(static_cast<char>(0xd0));
+    big_endian(bits, 1);
+  } else if (value >= INT16_MIN) {
+    out_.push_back(static_cast<char>(0xd1));
+    big_endian(bits, 2);
+  } else if (value >= INT32_MIN) {
+    out_.push_back(static_cast<char>(0xd2));
+    big_endian(bits, 4);
+  } else {
+    out_.push_back(static_cast<char>(0xd3));
+    big_endian(bits, 8);
+  }
+  return *this;
+}
+
 Writer& Writer::number(double value) {
   out_.push_back(static_cast<char>(0xCB));
   big_endian(std::bit_cast<std::uint64_t>(value), 8);

@@ -21,6 +21,8 @@ class Writer {
   Writer& string(std::string_view text);
   /// A non-negative integer.
   Writer& integer(std::uint64_t value);
+  /// Any integer.
+  Writer& signed_integer(std::int64_t value);
   /// A 64-bit float.
   Writer& number(double value);
   /// nil.

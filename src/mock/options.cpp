@@ -247,6 +247,9 @@ Result<> resolve(MockOptions& options) {
   if (!options.bootstrap_listen.empty() && !(sglang && prefill)) {
     return wrong("--bootstrap-listen", "is for `--backend sglang --role prefill`");
   }
+  if (sglang && prefill && options.bootstrap_listen.empty()) {
+    options.bootstrap_listen = fmt::format("{}:0", options.listen_host);
+  }
   if (!options.kv_transfer_listen.empty() && (sglang || !prefill)) {
     return wrong("--kv-transfer-listen", "is for a vLLM engine with `--role prefill`");
   }

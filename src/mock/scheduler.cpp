@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 namespace fairlead::mock {
 
 void Scheduler::add(Sequence& sequence) {
-  extend_block_hashes(sequence.hashes, sequence.tokens, pool_.block_size(), sequence.cache_key);
+  extend_hashes(sequence);
   sequence.state = Sequence::State::Waiting;
   waiting_.push_back(&sequence);
 }
@@ -21,6 +22,9 @@ void Scheduler::remove(Sequence& sequence) {
     std::erase(waiting_, &sequence);
   } else if (sequence.state == Sequence::State::Running) {
     std::erase(running_, &sequence);
+    if (options_.output_stored_at_end && !sequence.awaits_kv && !sequence.blocks.empty()) {
+      store(sequence, sequence.computed / pool_.block_size());
+    }
     drop_blocks(sequence);
   }
   sequence.state = Sequence::State::Outside;
@@ -56,7 +60,7 @@ void Scheduler::schedule_running(Nanos now, Load& load) {
   // A preemption takes sequences out of the list, before or behind the current one.
   for (std::size_t i = 0; i < running_.size() && load.budget > 0; ++i) {
     Sequence& sequence = *running_[i];
-    if (sequence.paused || sequence.ready_at > now) {
+    if (sequence.paused || sequence.awaits_kv || sequence.ready_at > now) {
       continue;
     }
     const std::size_t tokens = std::min(sequence.tokens.size() - sequence.computed, load.budget);
@@ -148,7 +152,11 @@ bool Scheduler::admit(Sequence& sequence, Load& load) {
   }
   sequence.state = Sequence::State::Running;
   running_.push_back(&sequence);
-  schedule(sequence, tokens, load);
+  if (sequence.awaits_kv) {
+    sequence.observer->on_admitted(sequence);
+  } else {
+    schedule(sequence, tokens, load);
+  }
   return true;
 }
 
@@ -174,9 +182,25 @@ void Scheduler::schedule(Sequence& sequence, std::size_t tokens, Load& load) {
 
 // Blocks become readable when the step that fills them is planned, as in vLLM.
 void Scheduler::publish(Sequence& sequence, std::size_t tokens) {
-  const std::size_t full = (sequence.computed + tokens) / pool_.block_size();
-  if (full > sequence.stored_blocks) {
+  std::size_t known = sequence.computed + tokens;
+  if (options_.output_stored_at_end) {
+    known = std::min(known, sequence.prompt_tokens);
+  }
+  store(sequence, known / pool_.block_size());
+}
+
+void Scheduler::extend_hashes(Sequence& sequence) const {
+  if (pool_.hashing() == BlockHashing::Sha256) {
+    extend_page_hashes(sequence.hashes, sequence.page_digest, sequence.tokens, pool_.block_size(),
+                       sequence.cache_key.lora);
+  } else {
     extend_block_hashes(sequence.hashes, sequence.tokens, pool_.block_size(), sequence.cache_key);
+  }
+}
+
+void Scheduler::store(Sequence& sequence, std::size_t full) {
+  if (full > sequence.stored_blocks) {
+    extend_hashes(sequence);
     pool_.store(sequence.blocks, sequence.hashes, sequence.tokens, sequence.stored_blocks, full,
                 sequence.cache_key);
     sequence.stored_blocks = full;
@@ -204,6 +228,13 @@ void Scheduler::emit(Sequence& sequence, Nanos now) {
     sequence.tokens.push_back(*output.token);
   }
   if (output.finish != FinishReason::None) {
+    if (sequence.keep_blocks) {
+      if (options_.output_stored_at_end) {
+        store(sequence, sequence.computed / pool_.block_size());
+      }
+      sequence.kept = std::move(sequence.blocks);
+      sequence.blocks.clear();
+    }
     remove(sequence);
   } else if (sequence.interval > Nanos(0)) {
     // On its own grid, unless it fell behind by more than one token.
@@ -217,7 +248,8 @@ std::optional<Nanos> Scheduler::next_ready(Nanos now) const {
   std::optional<Nanos> earliest;
   const auto consider = [&](const Sequence* sequence) {
     const Nanos ready = sequence->ready_at;
-    if (!sequence->paused && ready > now && (!earliest || ready < *earliest)) {
+    if (!sequence->paused && !sequence->awaits_kv && ready > now &&
+        (!earliest || ready < *earliest)) {
       earliest = ready;
     }
   };

@@ -23,6 +23,8 @@ struct SchedulerOptions {
   std::size_t max_batched_tokens = 8192;               ///< Tokens computed per step.
   bool chunked_prefill = true;                         ///< A prompt may take several steps.
   PreemptionMode preemption = PreemptionMode::Newest;  ///< Who gives way.
+  /// Blocks of generated tokens become readable when their sequence ends, as in SGLang's tree.
+  bool output_stored_at_end = false;
 };
 
 /// Continuous batching after vLLM's scheduler, without any I/O or clock: `begin_step` chooses what
@@ -91,6 +93,8 @@ class Scheduler {
   void schedule(Sequence& sequence, std::size_t tokens, Load& load);
   bool grow(Sequence& sequence, std::size_t tokens);
   void publish(Sequence& sequence, std::size_t tokens);
+  void store(Sequence& sequence, std::size_t full);
+  void extend_hashes(Sequence& sequence) const;
   void emit(Sequence& sequence, Nanos now);
   void drop_blocks(Sequence& sequence);
 

@@ -44,20 +44,24 @@ class SequenceObserver {
   virtual ~SequenceObserver() = default;
   /// One step's output. After one with a finish the scheduler has already let go of the sequence.
   virtual void on_output(Sequence& sequence, const StepOutput& output) = 0;
+  /// A sequence that awaits its KV cache got the blocks for it. May not remove any sequence.
+  virtual void on_admitted(Sequence& sequence) { static_cast<void>(sequence); }
 };
 
 /// One request inside the simulated engine. The first part is the caller's, the second the
 /// scheduler's.
 struct Sequence {
-  std::vector<TokenId> tokens;           ///< The prompt; generated tokens are appended.
-  std::size_t prompt_tokens = 0;         ///< How many of them are the prompt.
-  CacheKey cache_key;                    ///< Salt, adapter, session.
-  bool skip_cache_read = false;          ///< Computes everything again, then stores it.
-  bool prompt_arrives = false;           ///< Another engine computed the prompt (decode role).
-  Reply reply = Reply::echo();           ///< What it generates.
-  StopRules stop;                        ///< When it ends.
-  Nanos interval{0};                     ///< Least time between two tokens.
-  Nanos ready_at{0};                     ///< Not scheduled before.
+  std::vector<TokenId> tokens;    ///< The prompt; generated tokens are appended.
+  std::size_t prompt_tokens = 0;  ///< How many of them are the prompt.
+  CacheKey cache_key;             ///< Salt, adapter, session.
+  bool skip_cache_read = false;   ///< Computes everything again, then stores it.
+  bool prompt_arrives = false;    ///< Another engine computed the prompt (decode role).
+  bool awaits_kv = false;         ///< It has not arrived yet: blocks are held, no step taken.
+  bool keep_blocks = false;       ///< When it ends by itself, its blocks go to `kept`.
+  Reply reply = Reply::echo();    ///< What it generates.
+  StopRules stop;                 ///< When it ends.
+  Nanos interval{0};              ///< Least time between two tokens.
+  Nanos ready_at{0};              ///< Not scheduled before.
   SequenceObserver* observer = nullptr;  ///< Receives the output.
 
   /// Where it is.
@@ -74,6 +78,8 @@ struct Sequence {
   std::uint32_t preemptions = 0;        ///< How often it lost its blocks.
   std::vector<BlockId> blocks;          ///< In token order.
   std::vector<std::uint64_t> hashes;    ///< Of its full blocks.
+  Sha256Digest page_digest{};           ///< Of the last of them, in an SGLang engine.
+  std::vector<BlockId> kept;            ///< Still referenced, and the owner's to release.
 
   /// Generated tokens so far.
   std::size_t generated() const { return tokens.size() - prompt_tokens; }

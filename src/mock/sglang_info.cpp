@@ -210,7 +210,8 @@ std::string sglang_server_info(const EngineState& state) {
   json.key("disaggregation_decode_enable_radix_cache").boolean(false);
   json.key("disable_radix_cache")
       .boolean(options.role == Role::Decode || !options.enable_prefix_caching);
-  json.key("enable_lora").boolean(!options.loras.empty() && options.has(Capability::Lora));
+  json.key("enable_lora");
+  !options.loras.empty() && options.has(Capability::Lora) ? json.boolean(true) : json.null();
   json.key("grpc_response_timeout_secs").integer(300);
   text_or_null(json, "kv_events_config", events_config(state));
   if (options.has(Capability::KvDescriptor)) {

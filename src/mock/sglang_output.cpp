@@ -108,6 +108,10 @@ void SglangAnswer::take(std::optional<TokenId> token, std::string_view text) {
   if (request_.spec.logprobs && !last_unscored_) {
     add_scores(*token);
   }
+  if (request_.counts_reasoning && !reasoning_over_) {
+    ++reasoning_;
+    reasoning_over_ = options_.reasoning && *token == options_.reasoning->end_token;
+  }
   ++generated_;
   ++unsent_;
 }
@@ -196,7 +200,7 @@ std::optional<FirstToken> SglangAnswer::computed() const {
   if (!first_token_) {
     return std::nullopt;
   }
-  return FirstToken{*first_token_, cached_, request_.spec.logprobs, request_.top_n};
+  return FirstToken{*first_token_, cached_, request_.spec.logprobs};
 }
 
 std::string SglangAnswer::message(std::string_view finish_reason, bool last, bool finished) {
@@ -217,7 +221,7 @@ std::string SglangAnswer::message(std::string_view finish_reason, bool last, boo
   meta["cached_tokens_details"] =
       cached_ == 0 ? "null" : fmt::format(R"({{"device": {}, "host": 0}})", cached_);
   meta["dp_rank"] = options_.data_parallel_size > 1 ? fmt::to_string(rank_) : "null";
-  meta["reasoning_tokens"] = "0";
+  meta["reasoning_tokens"] = fmt::to_string(reasoning_);
   meta["num_retractions"] = "0";
   meta["weight_version"] = R"("default")";
   if (!sent_) {

@@ -26,7 +26,6 @@ struct FirstToken {
   TokenId token = 0;         ///< The token.
   std::uint32_t cached = 0;  ///< Prompt tokens that were found in the prefill engine's cache.
   bool scored = false;       ///< The prefill half was asked for log-probabilities.
-  std::uint32_t top_n = 0;   ///< And for so many candidates.
 };
 
 /// One choice of an answer in SGLang's words.
@@ -79,6 +78,8 @@ class SglangAnswer final : public AnswerWriter {
   std::string text_;
   std::uint32_t cached_ = 0;
   std::uint64_t generated_ = 0;
+  std::uint64_t reasoning_ = 0;
+  bool reasoning_over_ = false;
   std::uint32_t unsent_ = 0;  // tokens since the last message
   bool sent_ = false;
   bool last_unscored_ = false;  // a fault drops the last entry of the lists

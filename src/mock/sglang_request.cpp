@@ -326,6 +326,21 @@ SglangOutcome check_sglang_request(const pb::GenerateRequest& request, std::stri
       request.sampling_params().n(), 1, static_cast<std::int32_t>(kMaxChoices)));
   set_stop_rules(request, options, out);
   set_logprobs(request, out);
+  out.counts_reasoning = options.has(Capability::SamplingExtras) && request.require_reasoning() &&
+                         !options.reasoning_parser.empty();
+  if (options.role != Role::Aggregated) {
+    // Each half is one sequence, and the first one ends with its first token.
+    const bool transfers = out.room->host != kNoTransferHost;
+    out.choices = 1;
+    out.spec.awaits_peer = options.role == Role::Prefill && transfers;
+    out.spec.keep_blocks = options.role == Role::Prefill;
+    out.spec.prompt_arrives = out.spec.awaits_kv = options.role == Role::Decode;
+    if (options.role == Role::Prefill) {
+      out.spec.stop.max_new_tokens = 1;
+      out.spec.stop.min_new_tokens = 0;
+      out.no_tokens = false;
+    }
+  }
   out.spec.text = options.has(Capability::ReturnText) && request.return_text();
   out.spec.text = out.spec.text || !out.spec.stop_strings.empty();
   out.spec.token_ids = true;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "mock/generate_spec.hpp"
@@ -14,6 +15,9 @@ class GenerateRequest;
 }
 
 namespace fairlead::mock {
+
+/// The host with which a request skips the hand-off: the engine's own hook for its warm-up.
+inline constexpr std::string_view kNoTransferHost = "2.2.2.2";
 
 /// Where the two halves of a request find each other.
 struct BootstrapRoom {
@@ -28,6 +32,7 @@ struct SglangRequest {
   bool streaming = false;         ///< More than one message.
   bool no_tokens = false;         ///< max_new_tokens was 0.
   std::uint32_t choices = 1;      ///< `n`.
+  bool counts_reasoning = false;  ///< Tokens count as reasoning up to the end mark.
   std::uint32_t top_n = 0;        ///< Candidates per token; 0 = no lists of them.
   std::size_t logprob_start = 0;  ///< First prompt token with a logprob, when there are any.
   /// Of an engine with a role; none when the request has none.

@@ -142,7 +142,7 @@ class ActiveId {
 
 }  // namespace
 
-SglangService::SglangService(EngineState& state) : state_(state), gate_(state) {
+SglangService::SglangService(EngineState& state) : state_(state), gate_(state), rooms_(state) {
   service_.limit_requests(kMaxRequestBytes);
   state_.render_message = render_generate;
   state_.render_record = render_sglang_record;
@@ -222,7 +222,11 @@ net::Task<> SglangService::generate(ServerCall& call) {
   } else {
     const auto& request = std::get<SglangRequest>(outcome);
     SglangCall answered{call, request.choices, wants_text};
-    co_await run(answered, request);
+    switch (options.role) {
+      case Role::Aggregated: co_await run(answered, request); break;
+      case Role::Prefill: co_await run_prefill(answered, request); break;
+      case Role::Decode: co_await run_decode(answered, request); break;
+    }
   }
 }
 
@@ -305,6 +309,7 @@ void SglangService::add_control() {
     bool all = true;
     for (const auto& core : state_.cores) {
       all = core->reset_prefix_cache() && all;
+      core->flush_events();
     }
     out.set_success(all);
     out.set_message("Cache flushed.");

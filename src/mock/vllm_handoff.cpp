@@ -5,6 +5,7 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <array>
+#include <charconv>
 #include <string>
 #include <utility>
 
@@ -96,19 +97,50 @@ Check check_handoff(const Struct& params, Role role) {
   return role == Role::Prefill ? check_prefill(params) : check_decode(params);
 }
 
-void fill_handoff(Struct& params, std::string_view engine_id, std::string_view request_id,
-                  std::size_t blocks) {
+std::optional<RemoteKv> remote_of(const Struct& params) {
+  const Value* host = find(params, "remote_host");
+  const Value* port = find(params, "remote_port");
+  const Value* id = find(params, "remote_request_id");
+  if (!host || !port || !id || !id->has_string_value()) {
+    return std::nullopt;
+  }
+  // Protobuf's numbers are doubles; clients send the port as text, too.
+  std::uint16_t number = 0;
+  if (port->has_string_value()) {
+    const std::string& text = port->string_value();
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || end != text.data() + text.size()) {
+      return std::nullopt;
+    }
+  } else if (const double value = port->number_value(); value > 0 && value < 65536) {
+    number = static_cast<std::uint16_t>(value);
+  }
+  return number == 0 ? std::nullopt
+                     : std::optional(RemoteKv{host->string_value(), number, id->string_value()});
+}
+
+std::optional<RemoteKv> remote_of(const json::Value& params) {
+  Struct converted;
+  if (!params.as_object() ||
+      !google::protobuf::util::JsonStringToMessage(json::dump(params), &converted).ok()) {
+    return std::nullopt;
+  }
+  return remote_of(converted);
+}
+
+void fill_handoff(Struct& params, const HandOff& hand_off) {
   auto& fields = *params.mutable_fields();
   fields["do_remote_decode"].set_bool_value(false);
   fields["do_remote_prefill"].set_bool_value(true);
-  fields["remote_engine_id"].set_string_value(std::string(engine_id));
-  fields["remote_host"].set_string_value("127.0.0.1");
-  fields["remote_port"].set_number_value(0);
-  fields["remote_request_id"].set_string_value(std::string(request_id));
+  fields["remote_engine_id"].set_string_value(std::string(hand_off.engine_id));
+  fields["remote_host"].set_string_value(hand_off.host.empty() ? "127.0.0.1"
+                                                               : std::string(hand_off.host));
+  fields["remote_port"].set_number_value(hand_off.port);
+  fields["remote_request_id"].set_string_value(std::string(hand_off.request_id));
   fields["tp_size"].set_number_value(1);
-  fields[std::string(kSentinel)].set_string_value(std::string(request_id));
+  fields[std::string(kSentinel)].set_string_value(std::string(hand_off.request_id));
   auto* ids = fields["remote_block_ids"].mutable_list_value();
-  for (std::size_t i = 0; i < blocks; ++i) {
+  for (std::size_t i = 0; i < hand_off.blocks; ++i) {
     ids->add_values()->set_number_value(static_cast<double>(i));
   }
 }
@@ -122,10 +154,9 @@ Check check_handoff(const json::Value& params, Role role) {
   return check_handoff(converted, role);
 }
 
-std::string handoff_json(std::string_view engine_id, std::string_view request_id,
-                         std::size_t blocks) {
+std::string handoff_json(const HandOff& hand_off) {
   Struct params;
-  fill_handoff(params, engine_id, request_id, blocks);
+  fill_handoff(params, hand_off);
   std::string out;
   if (!google::protobuf::util::MessageToJsonString(params, &out).ok()) {
     return "null";

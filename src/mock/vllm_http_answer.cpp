@@ -330,7 +330,8 @@ void HttpAnswer::write_body(const FinishFacts* facts) {
   }
   json.key("kv_transfer_params");
   if (facts && !facts->hand_off_engine.empty()) {
-    json.raw(handoff_json(facts->hand_off_engine, spec_.request_id, facts->hand_off_blocks));
+    json.raw(handoff_json({facts->hand_off_engine, spec_.request_id, facts->hand_off_blocks,
+                           facts->hand_off_host, facts->hand_off_port}));
   } else {
     json.null();
   }

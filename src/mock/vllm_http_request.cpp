@@ -244,6 +244,9 @@ class Reader {
           sampling_.flag("skip_reading_prefix_cache") || spec().prompt_logprobs;
       spec().hand_off = options_.role == Role::Prefill;
       spec().prompt_arrives = options_.role == Role::Decode;
+      if (const Value* params = body_.find("kv_transfer_params"); params && spec().prompt_arrives) {
+        spec().remote = remote_of(*params);
+      }
     }
     return failed;
   }

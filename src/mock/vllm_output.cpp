@@ -202,8 +202,9 @@ std::string_view OutputEncoder::step(std::optional<TokenId> token, std::string_v
       info.set_num_cached_tokens(finish->cached_tokens);
     }
     if (!finish->hand_off_engine.empty()) {
-      fill_handoff(*info.mutable_kv_transfer_params(), finish->hand_off_engine, spec_.request_id,
-                   finish->hand_off_blocks);
+      fill_handoff(*info.mutable_kv_transfer_params(),
+                   {finish->hand_off_engine, spec_.request_id, finish->hand_off_blocks,
+                    finish->hand_off_host, finish->hand_off_port});
     }
   }
   return serialize();

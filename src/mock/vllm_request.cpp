@@ -286,6 +286,9 @@ std::expected<GenerateSpec, Status> check_request(const ::vllm::GenerateRequest&
   spec.skip_cache_read = request.kv().bypass_prefix_cache() || spec.prompt_logprobs;
   spec.hand_off = options.role == Role::Prefill;
   spec.prompt_arrives = options.role == Role::Decode;
+  if (spec.prompt_arrives) {
+    spec.remote = remote_of(request.kv().kv_transfer_params());
+  }
   return spec;
 }
 

@@ -35,6 +35,27 @@ TEST(TokenFormula, DependsOnSeedAndRequest) {
   EXPECT_NE(TokenFormula(42, "req-1").at(0), TokenFormula(42, "req-2").at(0));
 }
 
+TEST(TokenChain, GoesOnFromAnyPrefix) {
+  auto source = ReplySource::parse("chain", 9, 0);
+  ASSERT_TRUE(source);
+  const auto answer = [&](std::vector<TokenId> prompt, std::uint32_t count) {
+    Sequence sequence;
+    sequence.prompt_tokens = prompt.size();
+    sequence.tokens = std::move(prompt);
+    sequence.reply = source->next("any");
+    sequence.stop.max_new_tokens = count;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      sequence.tokens.push_back(*draw(sequence).token);
+    }
+    return sequence.tokens;
+  };
+  const std::vector<TokenId> whole = answer({5, 6, 7}, 10);
+  EXPECT_EQ(answer({whole.begin(), whole.begin() + 8}, 5), whole);
+  EXPECT_EQ(whole[3], TokenChain(9).at(3, 7));
+  EXPECT_NE(TokenChain(9).at(3, 7), TokenChain(9).at(3, 8));
+  EXPECT_NE(TokenChain(9).at(3, 7), TokenChain(9).at(4, 7));
+}
+
 TEST(TokenFormula, LogprobsFallWithTheDistanceOfTheId) {
   EXPECT_FLOAT_EQ(token_logprob(1000), -0.1F);
   EXPECT_FLOAT_EQ(token_logprob(1009), -1.0F);

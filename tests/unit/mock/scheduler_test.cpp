@@ -62,6 +62,8 @@ class Rig : public SequenceObserver {
     order.push_back(&sequence);
   }
 
+  void on_admitted(Sequence& sequence) override { admitted.push_back(&sequence); }
+
   BlockPool pool;
   Scheduler scheduler;
   Scheduler::Step last;
@@ -69,6 +71,7 @@ class Rig : public SequenceObserver {
   std::vector<std::unique_ptr<Sequence>> sequences;
   std::map<const Sequence*, std::vector<StepOutput>> outputs;
   std::vector<const Sequence*> order;
+  std::vector<const Sequence*> admitted;
   std::size_t finished = 0;
 };
 
@@ -283,6 +286,50 @@ TEST(Scheduler, NothingLeaksAfterRandomArrivalsPausesAndRemovals) {
       ASSERT_EQ(outputs[i].token, sequence->reply.at(i, {}));
     }
   }
+}
+
+TEST(Scheduler, ASequenceThatAwaitsItsCacheHoldsItsBlocks) {
+  Rig rig(16);
+  Sequence& waiting = rig.add(range(1000, 10), 3);
+  waiting.prompt_arrives = true;
+  waiting.awaits_kv = true;
+  Sequence& other = rig.add(range(2000, 10), 2);
+  rig.run();
+  EXPECT_EQ(rig.admitted, std::vector<const Sequence*>{&waiting});
+  EXPECT_EQ(rig.outputs[&other].size(), 2U);
+  EXPECT_TRUE(rig.outputs[&waiting].empty());
+  EXPECT_EQ(rig.pool.used(), 3U);
+  EXPECT_FALSE(rig.scheduler.next_ready(rig.now));
+  waiting.awaits_kv = false;
+  rig.run();
+  EXPECT_EQ(rig.outputs[&waiting].size(), 3U);
+  EXPECT_EQ(rig.pool.used(), 0U);
+}
+
+TEST(Scheduler, BlocksCanOutliveTheirSequence) {
+  Rig rig(16);
+  Sequence& sequence = rig.add(range(1000, 10), 1);
+  sequence.keep_blocks = true;
+  rig.run();
+  EXPECT_EQ(rig.scheduler.running(), 0U);
+  EXPECT_EQ(sequence.kept.size(), 3U);
+  EXPECT_EQ(rig.pool.used(), 3U);
+  EXPECT_FALSE(rig.pool.reset());
+  rig.pool.release(sequence.kept);
+  EXPECT_EQ(rig.pool.used(), 0U);
+}
+
+TEST(Scheduler, GeneratedBlocksCanBeStoredAtTheEnd) {
+  Rig rig(16, 4, {.output_stored_at_end = true});
+  const Sequence& sequence = rig.add(range(1000, 10), 8);
+  EXPECT_TRUE(rig.step());
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_TRUE(rig.step());
+    EXPECT_EQ(rig.pool.cached().size(), 2U);
+  }
+  rig.run();
+  EXPECT_EQ(sequence.tokens.size(), 18U);
+  EXPECT_EQ(rig.pool.cached().size(), 4U);  // the last token is not computed
 }
 
 }  // namespace
