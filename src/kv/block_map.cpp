@@ -4,27 +4,13 @@
 #include <cstring>
 
 namespace fairlead::kv {
-namespace {
-
-// Which slots of a bucket have a key, as bits. Without branches: where a key lies is random.
-template <class Keys>
-unsigned slots_with(const Keys& keys, std::uint64_t key) {
-  unsigned slots = 0;
-  for (unsigned i = 0; i < kBucketSlots; ++i) {
-    slots |= static_cast<unsigned>(keys[i] == key) << i;
-  }
-  return slots;
-}
-
-}  // namespace
-
 std::size_t BlockMap::find(std::uint64_t hash) const {
   if (buckets_ == 0) {
     return kNone;
   }
   const std::uint64_t key = slot_key(hash);
   for (std::size_t bucket = home(key);; bucket = next(bucket)) {
-    if (const unsigned slots = slots_with(data_[bucket].keys, key); slots != 0) {
+    if (const unsigned slots = words_with(data_[bucket].keys.data(), key); slots != 0) {
       return bucket * kBucketSlots + static_cast<std::size_t>(std::countr_zero(slots));
     }
     if (!full(data_[bucket])) {
@@ -39,7 +25,7 @@ std::size_t BlockMap::find_or_add(std::uint64_t hash, bool& added) {
   for (bool grown = false;; grown = true) {
     std::size_t bucket = buckets_ > 0 ? home(key) : 0;
     for (; buckets_ > 0; bucket = next(bucket)) {
-      if (const unsigned slots = slots_with(data_[bucket].keys, key); slots != 0) {
+      if (const unsigned slots = words_with(data_[bucket].keys.data(), key); slots != 0) {
         return bucket * kBucketSlots + static_cast<std::size_t>(std::countr_zero(slots));
       }
       if (!full(data_[bucket])) {
@@ -47,7 +33,7 @@ std::size_t BlockMap::find_or_add(std::uint64_t hash, bool& added) {
       }
     }
     if (size_ < slots_usable(capacity())) {
-      const unsigned free = slots_with(data_[bucket].keys, 0);
+      const unsigned free = words_with(data_[bucket].keys.data(), 0);
       const auto slot = static_cast<std::size_t>(std::countr_zero(free));
       data_[bucket].keys[slot] = key;
       data_[bucket].values[slot] = 0;
@@ -144,7 +130,8 @@ bool BlockMap::resize(std::size_t capacity) {
     while (full(data[to])) {
       to = to + 1 == buckets ? 0 : to + 1;
     }
-    const auto slot = static_cast<std::size_t>(std::countr_zero(slots_with(data[to].keys, 0)));
+    const auto slot =
+        static_cast<std::size_t>(std::countr_zero(words_with(data[to].keys.data(), 0)));
     data[to].keys[slot] = key(i);
     data[to].values[slot] = value(i);
     marks[to * kBucketSlots + slot] = mark(i);

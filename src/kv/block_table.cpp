@@ -120,21 +120,22 @@ std::uint64_t BlockTable::find(Place place) {
   return set;
 }
 
+// Under the shard's lock, so nobody writes what is compared.
 BlockTable::Spot BlockTable::search(Table& table, std::uint64_t key) {
   const std::uint64_t spread = mix_hash(key);
   std::size_t at = own_bucket(spread, table.buckets);
   Spot vacant{.bucket = nullptr, .slot = 0, .found = false};
   for (std::size_t seen = 0;; ++seen) {
     Bucket& bucket = table.data()[at];
-    if (const unsigned slots = slots_with(bucket.keys, key); slots != 0) {
+    if (const unsigned slots = words_with(bucket.keys.data(), key); slots != 0) {
       return {&bucket, static_cast<unsigned>(std::countr_zero(slots)), true};
     }
     if (!vacant.bucket) {
-      if (const unsigned slots = slots_with(bucket.sets, 0); slots != 0) {
+      if (const unsigned slots = words_with(bucket.sets.data(), 0); slots != 0) {
         vacant = {&bucket, static_cast<unsigned>(std::countr_zero(slots)), false};
       }
     }
-    if (slots_with(bucket.keys, 0) != 0) {
+    if (words_with(bucket.keys.data(), 0) != 0) {
       return vacant;
     }
     at = next_bucket(at, step_of(spread), seen, table.buckets);
@@ -165,7 +166,8 @@ bool BlockTable::rebuild(Shard& shard, std::size_t capacity) {
       const std::uint64_t spread = mix_hash(key);
       std::size_t at = own_bucket(spread, buckets);
       unsigned free = 0;
-      for (std::size_t seen = 0; (free = slots_with(table->data()[at].keys, 0)) == 0; ++seen) {
+      for (std::size_t seen = 0; (free = words_with(table->data()[at].keys.data(), 0)) == 0;
+           ++seen) {
         at = next_bucket(at, step_of(spread), seen, buckets);
       }
       const auto to = static_cast<std::size_t>(std::countr_zero(free));
@@ -230,7 +232,7 @@ set_word::Added BlockTable::add(SequenceHash hash, TargetId target) {
 void BlockTable::bury(Shard& shard, const Spot& spot) {
   --shard.live;
   ++shard.dead;
-  if (slots_with(spot.bucket->keys, 0) != 0) {
+  if (words_with(spot.bucket->keys.data(), 0) != 0) {
     spot.bucket->keys[spot.slot].store(0, std::memory_order_release);
     --shard.dead;
   }

@@ -2,6 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+
+#ifdef __SSE4_1__
+#include <smmintrin.h>
+#endif
 
 // What the index's open-addressing tables share: how a hash finds its bucket and which sizes exist.
 // A bucket is one cache line of slots. What finds its bucket full goes on to one that is not; a
@@ -26,6 +31,28 @@ constexpr std::uint64_t slot_key(std::uint64_t hash) {
 
 /// Slots of a bucket: keys and values of 8 bytes fill one cache line.
 inline constexpr std::size_t kBucketSlots = 4;
+
+/// Which of the four words at `words`, aligned to 16 bytes, are `word`, as bits: without branches,
+/// since where a key lies is random. Nobody may write them meanwhile.
+inline unsigned words_with(const void* words, std::uint64_t word) {
+#ifdef __SSE4_1__
+  const auto* const pairs = static_cast<const __m128i*>(words);
+  const __m128i wanted = _mm_set1_epi64x(static_cast<long long>(word));
+  const auto equal = [&](const __m128i* pair) {
+    const __m128i same = _mm_cmpeq_epi64(_mm_load_si128(pair), wanted);
+    return static_cast<unsigned>(_mm_movemask_pd(_mm_castsi128_pd(same)));
+  };
+  return equal(pairs) | equal(pairs + 1) << 2U;
+#else
+  std::uint64_t at[kBucketSlots];
+  std::memcpy(at, words, sizeof(at));
+  unsigned slots = 0;
+  for (unsigned i = 0; i < kBucketSlots; ++i) {
+    slots |= static_cast<unsigned>(at[i] == word) << i;
+  }
+  return slots;
+#endif
+}
 
 /// Bucket of a spread hash among `buckets`; the order of hashes is kept.
 constexpr std::size_t bucket_of(std::uint64_t spread, std::size_t buckets) {
