@@ -314,8 +314,8 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {.name = "direct-backend",
      .value_name = "NAME",
      .default_value = "vllm",
-     .help = "What engines named without a backend speak: vllm (its native gRPC) or vllm-http "
-             "(its HTTP server, by token ids)",
+     .help = "What engines named without a backend speak: vllm (its native gRPC), vllm-http (its "
+             "HTTP server, by token ids) or sglang (SGLang's native gRPC)",
      .section = kEngines},
     {.name = "engine-url",
      .kind = List,

@@ -32,8 +32,9 @@ constexpr auto kProbe = std::to_array<OptionSpec>({
     {.name = "direct-backend",
      .value_name = "NAME",
      .default_value = "vllm",
-     .help = "What the engine speaks: vllm (its native gRPC) or vllm-http (its HTTP server); "
-             "`BACKEND=URL` says it as well"},
+     .help =
+         "What the engine speaks: vllm (its native gRPC), vllm-http (its HTTP server) or sglang "
+         "(SGLang's native gRPC); `BACKEND=URL` says it as well"},
     {.name = "timeout-secs",
      .kind = Number,
      .value_name = "SECS",

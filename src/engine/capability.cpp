@@ -20,10 +20,10 @@ constexpr std::array<CapabilityTraits, kCapabilityCount> kTable{{
      "vllm: wire generation; vllm-http: whether the token route knows the field"},
     {Capability::PromptLogprobs, "prompt_logprobs", "prompt_logprobs",
      [](const GenerateRequest& request) { return request.output.prompt_logprobs.has_value(); },
-     "vllm, vllm-http: always"},
+     "vllm, vllm-http: always; sglang: unless it is a decode engine"},
     {Capability::Lora, "lora", "model",
      [](const GenerateRequest& request) { return !request.lora_name.empty(); },
-     "vllm: ServerInfo; vllm-http: models with a parent are listed"},
+     "vllm: ServerInfo; vllm-http, sglang: models with a parent are listed"},
     // Nothing asks for it yet: several sequences are several requests on every wire.
     {Capability::NativeN, "native_n", "n", never, "no token interface has it"},
     {Capability::Multimodal, "multimodal", "messages", never, "vllm: ModelInfo"},

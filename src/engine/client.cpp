@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "engine/sglang_grpc/client.hpp"
 #include "engine/vllm_grpc/client.hpp"
 #include "engine/vllm_http/client.hpp"
 
@@ -15,9 +16,10 @@ namespace {
 /// Longer ones than any file system has.
 constexpr std::size_t kMaxPathBytes = 16 * 1024;
 
-constexpr std::array<std::pair<std::string_view, Backend>, 2> kBackends{{
+constexpr std::array<std::pair<std::string_view, Backend>, 3> kBackends{{
     {"vllm", Backend::Vllm},
     {"vllm-http", Backend::VllmHttp},
+    {"sglang", Backend::Sglang},
 }};
 
 }  // namespace
@@ -77,6 +79,7 @@ std::unique_ptr<EngineClient> make_client(net::Dialer& dialer, ClientOptions opt
   switch (options.backend) {
     case Backend::Vllm: break;
     case Backend::VllmHttp: return vllm_http::make_client(dialer, std::move(options));
+    case Backend::Sglang: return sglang_grpc::make_client(dialer, std::move(options));
   }
   return vllm_grpc::make_client(dialer, std::move(options));
 }

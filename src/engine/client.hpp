@@ -190,6 +190,7 @@ class EngineClient {
 enum class Backend : std::uint8_t {
   Vllm,      ///< `vllm`: vLLM's own gRPC interface.
   VllmHttp,  ///< `vllm-http`: vLLM's token route over HTTP, `/inference/v1/generate`.
+  Sglang,    ///< `sglang`: SGLang's native gRPC interface, `sglang.runtime.v1`.
 };
 
 /// Who makes the engines of a kind. Only engines of one maker hand KV caches to one another.

@@ -10,10 +10,9 @@ Result<engine::Backend> parse_backend(std::string_view name) {
   if (const auto backend = engine::find_backend(name)) {
     return *backend;
   }
-  const bool planned = name == "sglang" || name == "openai-http";
   return fail(ErrorCode::InvalidRequest,
-              fmt::format("backend `{}` is {}; choose `vllm` or `vllm-http`", name,
-                          planned ? "not supported yet" : "unknown"));
+              fmt::format("backend `{}` is {}; choose `vllm`, `vllm-http` or `sglang`", name,
+                          name == "openai-http" ? "not supported yet" : "unknown"));
 }
 
 Result<EngineAddress> parse_engine_address(std::string_view text) {

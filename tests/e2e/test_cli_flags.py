@@ -24,8 +24,8 @@ WRONG = {
                       f"{E2} is also an --engine-url"),
     "twice": (["--direct", "--engine-url", E1, "--engine-url", "127.0.0.1:9"], {}, f"{E1} is named twice"),
     "unknown backend": (["--direct", "--engine-url", E1, "--direct-backend", "tgi"], {}, "`tgi` is unknown"),
-    "later backend": (["--direct", "--engine-url", E1, "--direct-backend", "sglang"], {},
-                      "`sglang` is not supported yet"),
+    "later backend": (["--direct", "--engine-url", E1, "--direct-backend", "openai-http"], {},
+                      "`openai-http` is not supported yet"),
     "https engine": (["--direct", "--engine-url", "https://h:1"], {}, "https"),
     "engine path": (["--direct", "--engine-url", "http://h:1/v1"], {}, "path"),
     "unknown mode": (["--direct", "--engine-url", E1, "--router-mode", "fastest"], {}, "`fastest` is unknown"),
@@ -198,8 +198,8 @@ def test_probe_prints_json_or_says_why_not(launcher, mock_engine):
         assert done.returncode == 0, done.stderr
         report = json.loads(done.stdout)
         assert report["endpoint"] == http.url and report["served_model_name"] == "demo"
-    later = launcher.run("probe", f"sglang={http.url}")
-    assert later.returncode == 2 and "`sglang` is not supported yet" in later.stderr
+    later = launcher.run("probe", f"openai-http={http.url}")
+    assert later.returncode == 2 and "`openai-http` is not supported yet" in later.stderr
     assert launcher.run("probe").returncode == 2
     assert launcher.run("probe", "https://h:1").returncode == 2
     gone = launcher.run("probe", E1, "--timeout-secs", "2")

@@ -7,10 +7,10 @@
 
 #include "base/log.hpp"
 #include "engine/call_stream.hpp"
+#include "engine/grpc_status.hpp"
 #include "engine/vllm_grpc/core.hpp"
 #include "engine/vllm_grpc/discovery.hpp"
 #include "engine/vllm_grpc/generate_call.hpp"
-#include "engine/vllm_grpc/status.hpp"
 #include "grpc/health.pb.h"
 
 namespace fairlead::engine::vllm_grpc {

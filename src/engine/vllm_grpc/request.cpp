@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <bit>
-#include <cstring>
 #include <limits>
 #include <utility>
 
+#include "engine/packed_ids.hpp"
 #include "engine/request_check.hpp"
 #include "engine/vllm_grpc/json_struct.hpp"
 #include "vllm/inference.pb.h"
@@ -149,45 +148,13 @@ Result<> fill_kv(const GenerateRequest& request, ::vllm::GenerateRequest& out) {
   return {};
 }
 
-/// Without branches, so that sizing a long prompt is vectorized.
-constexpr std::size_t varint_size(std::uint32_t value) {
-  return 1U + (value >= 1U << 7) + (value >= 1U << 14) + (value >= 1U << 21) + (value >= 1U << 28);
-}
-
-/// Writes a varint into eight bytes of room, of which it uses varint_size.
-char* write_varint(char* at, std::uint32_t value) {
-  static_assert(std::endian::native == std::endian::little);
-  const std::size_t size = varint_size(value);
-  const std::uint64_t wide = value;
-  const std::uint64_t groups = (wide & 0x7F) | (wide & 0x3F80) << 1 | (wide & 0x1F'C000) << 2 |
-                               (wide & 0xFE0'0000) << 3 | (wide & 0xF000'0000) << 4;
-  // A continuation bit in every byte but the last.
-  const std::uint64_t bytes = groups | (0x80'8080'8080 & ((1ULL << (8 * (size - 1))) - 1));
-  std::memcpy(at, &bytes, sizeof bytes);
-  return at + size;
-}
-
-/// Appends field 4, `token_ids { ids: [...] }`, straight from the request: a long prompt is not
-/// copied into a message first.
+/// Appends field 4, `token_ids { ids: [...] }`.
 void append_prompt(std::string& out, const std::vector<TokenId>& ids) {
-  constexpr std::size_t kSlack = 32;  // two tags, two lengths, and what write_varint overwrites
-  std::size_t packed = 0;
-  for (const TokenId id : ids) {
-    packed += varint_size(id);
-  }
-  const auto packed_size = static_cast<std::uint32_t>(packed);
-  const std::size_t start = out.size();
-  out.resize_and_overwrite(start + packed + kSlack, [&](char* data, std::size_t) {
-    char* at = data + start;
-    *at++ = '\x22';  // field 4, length-delimited
-    at = write_varint(at, static_cast<std::uint32_t>(1 + varint_size(packed_size) + packed));
-    *at++ = '\x0a';  // field 1, length-delimited
-    at = write_varint(at, packed_size);
-    for (const TokenId id : ids) {
-      at = write_varint(at, id);
-    }
-    return static_cast<std::size_t>(at - data);
-  });
+  const std::uint32_t size = packed_size(ids);
+  out += '\x22';  // field 4, length-delimited
+  append_varint(out, static_cast<std::uint32_t>(1 + varint_size(size) + size));
+  out += '\x0a';  // field 1, length-delimited
+  append_packed(out, ids, size);
 }
 
 }  // namespace

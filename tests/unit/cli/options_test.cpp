@@ -199,16 +199,15 @@ TEST(ServeOptions, EachWrongCombinationHasOneClearLine) {
       {{"--direct", "--engine-url", "h:1", "--prefill-engine-url", "http://h:1/"},
        "--prefill-engine-url: http://h:1 is also an --engine-url; an engine has one role"},
       {{"--direct", "--engine-url", "h:1", "--direct-backend", "trt"},
-       "--direct-backend: backend `trt` is unknown; choose `vllm` or `vllm-http`"},
-      {{"--direct", "--engine-url", "h:1", "--direct-backend", "sglang"},
-       "--direct-backend: backend `sglang` is not supported yet; choose `vllm` or `vllm-http`"},
+       "--direct-backend: backend `trt` is unknown; choose `vllm`, `vllm-http` or `sglang`"},
       {{"--direct", "--engine-url", "h:1", "--direct-backend", "openai-http"},
-       "--direct-backend: backend `openai-http` is not supported yet; choose `vllm` or "
-       "`vllm-http`"},
-      {{"--direct", "--engine-url", "sglang=h:1"},
-       "--engine-url: backend `sglang` is not supported yet; choose `vllm` or `vllm-http`"},
+       "--direct-backend: backend `openai-http` is not supported yet; choose `vllm`, `vllm-http` "
+       "or `sglang`"},
+      {{"--direct", "--engine-url", "openai-http=h:1"},
+       "--engine-url: backend `openai-http` is not supported yet; choose `vllm`, `vllm-http` or "
+       "`sglang`"},
       {{"--direct", "--engine-url", "trt=h:1"},
-       "--engine-url: backend `trt` is unknown; choose `vllm` or `vllm-http`"},
+       "--engine-url: backend `trt` is unknown; choose `vllm`, `vllm-http` or `sglang`"},
       {{"--direct", "--engine-url", "vllm=h:1,vllm-http=h:1"},
        "--engine-url: http://h:1 is named twice"},
       {{"--direct", "--engine-url", "h:1,h:1"}, "--engine-url: http://h:1 is named twice"},

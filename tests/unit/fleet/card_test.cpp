@@ -173,9 +173,9 @@ TEST(Card, MistakesNameTheField) {
       {"{}", "`url` is missing"},
       {R"({"url": 1})", "`url` must be a string"},
       {R"({"url": "https://h:1"})", "`url` cannot be used: "},
-      {R"({"url": "sglang=h:1"})",
-       "`url` cannot be used: backend `sglang` is not supported yet; choose `vllm` or "
-       "`vllm-http`"},
+      {R"({"url": "openai-http=h:1"})",
+       "`url` cannot be used: backend `openai-http` is not supported yet; choose `vllm`, "
+       "`vllm-http` or `sglang`"},
       {R"({"url": "trt=h:1"})", "backend `trt` is unknown"},
       {R"({"url": "vllm=h:1", "backend": "vllm-http"})", "`url` names another backend"},
       {"{" + u + R"(, "backend": "openai-http"})", "`backend` cannot be used: backend"},

@@ -19,13 +19,14 @@ TEST(EngineAddress, MayNameItsBackend) {
   EXPECT_EQ(parse_engine_address("vllm=grpc://h:1")->backend, Backend::Vllm);
   EXPECT_EQ(parse_engine_address("vllm-http=http://h:1")->backend, Backend::VllmHttp);
   EXPECT_EQ(parse_engine_address("vllm-http=http://h:1")->endpoint.url, "http://h:1");
+  EXPECT_EQ(parse_engine_address("sglang=h:1")->backend, Backend::Sglang);
 }
 
 TEST(EngineAddress, MistakesSayWhatToChoose) {
-  EXPECT_EQ(parse_engine_address("sglang=h:1").error().message,
-            "backend `sglang` is not supported yet; choose `vllm` or `vllm-http`");
+  EXPECT_EQ(parse_engine_address("openai-http=h:1").error().message,
+            "backend `openai-http` is not supported yet; choose `vllm`, `vllm-http` or `sglang`");
   EXPECT_EQ(parse_engine_address("=h:1").error().message,
-            "backend `` is unknown; choose `vllm` or `vllm-http`");
+            "backend `` is unknown; choose `vllm`, `vllm-http` or `sglang`");
   EXPECT_THAT(parse_engine_address("vllm=").error().message, HasSubstr("engine endpoint ``"));
   EXPECT_THAT(parse_engine_address("http://h:1?a=b").error().message, HasSubstr("query"));
 }

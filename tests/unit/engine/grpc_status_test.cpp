@@ -1,10 +1,10 @@
-#include "engine/vllm_grpc/status.hpp"
+#include "engine/grpc_status.hpp"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
-namespace fairlead::engine::vllm_grpc {
+namespace fairlead::engine {
 namespace {
 
 using net::grpc::Status;
@@ -70,4 +70,4 @@ TEST(StatusErrors, TheMessageNamesRpcTextAndCode) {
 }
 
 }  // namespace
-}  // namespace fairlead::engine::vllm_grpc
+}  // namespace fairlead::engine

@@ -1,8 +1,8 @@
-#include "engine/vllm_grpc/status.hpp"
+#include "engine/grpc_status.hpp"
 
 #include <fmt/format.h>
 
-namespace fairlead::engine::vllm_grpc {
+namespace fairlead::engine {
 namespace {
 
 using net::grpc::Status;
@@ -53,4 +53,4 @@ Error status_error(std::string_view rpc, const Status& status) {
                {}};
 }
 
-}  // namespace fairlead::engine::vllm_grpc
+}  // namespace fairlead::engine
