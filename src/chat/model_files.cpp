@@ -251,9 +251,12 @@ Result<ModelAssets> load_model_assets(const ModelAssetsOptions& options) {
   const bool from_config = options.generation_config != "none" && generation->is_null();
   assets.defaults = read_defaults(from_config ? *config : *generation);
   assets.context_length = text_value(*config, "max_position_embeddings").value_or(0);
-  // Embedding rows may exceed the tokenizer's ids: engines accept every row.
-  assets.vocab_size = std::max(text_value(*config, "vocab_size").value_or(0),
-                               static_cast<std::uint32_t>(assets.tokenizer->vocab_size()));
+  // The rows of the embedding, which are what an engine can take; the tokenizer may have fewer ids,
+  // or, with tokens added later, more.
+  assets.vocab_size = text_value(*config, "vocab_size").value_or(0);
+  if (assets.vocab_size == 0) {
+    assets.vocab_size = static_cast<std::uint32_t>(assets.tokenizer->vocab_size());
+  }
   return assets;
 }
 

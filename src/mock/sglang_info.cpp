@@ -122,6 +122,9 @@ void write_limits(json::Writer& json, const EngineState& state) {
 
 void write_parallelism(json::Writer& json, const MockOptions& options) {
   json.key("dp_size").unsigned_integer(options.data_parallel_size);
+  if (options.has(Capability::SamplingExtras)) {
+    json.key("dcp_comm_backend").string("ag_rs");  // a flag of the release that has these
+  }
   json.key("tp_size").integer(1).key("pp_size").integer(1).key("ep_size").integer(1);
   json.key("enable_dp_attention").boolean(options.data_parallel_size > 1);
   json.key("nnodes").integer(1).key("node_rank").integer(0).key("dist_init_addr").null();

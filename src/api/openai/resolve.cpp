@@ -34,16 +34,19 @@ Result<> check_vocabulary(std::span<const engine::TokenId> ids, std::size_t size
   return {};
 }
 
+/// An id without a row in the model's embedding ends the process of some engines. The tokenizer's
+/// own ids are looked at only where it has more than there are rows.
 Result<> check_vocabulary(const RequestBody& body, const std::vector<Ids>& prompts,
-                          std::size_t size) {
-  if (body.endpoint == observe::Endpoint::Completions) {
-    for (std::size_t i = 0; i < prompts.size(); ++i) {
-      if (std::holds_alternative<std::string>(body.prompts[i])) {
-        continue;  // the tokenizer's own ids
-      }
-      if (Result<> checked = check_vocabulary(prompts[i], size, "prompt"); !checked) {
-        return checked;
-      }
+                          std::size_t size, std::size_t tokenizer_size) {
+  const bool completions = body.endpoint == observe::Endpoint::Completions;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    const bool own = completions && !std::holds_alternative<std::string>(body.prompts[i]);
+    if (!own && tokenizer_size <= size) {
+      continue;
+    }
+    if (Result<> checked = check_vocabulary(prompts[i], size, completions ? "prompt" : "messages");
+        !checked) {
+      return checked;
     }
   }
   if (Result<> checked = check_vocabulary(body.stop_token_ids, size, "stop_token_ids"); !checked) {
@@ -219,7 +222,9 @@ Result<serving::GenerationSpec> resolve(const RequestBody& body, const ServedMod
   const serving::ModelContext& assets = *served.assets;
   const std::size_t vocabulary =
       assets.vocab_size > 0 ? assets.vocab_size : assets.tokenizer->vocab_size();
-  if (Result<> checked = check_vocabulary(body, prompts, vocabulary); !checked) {
+  if (Result<> checked =
+          check_vocabulary(body, prompts, vocabulary, assets.tokenizer->vocab_size());
+      !checked) {
     return std::unexpected(checked.error());
   }
   const std::uint32_t context = context_length(served);

@@ -211,10 +211,9 @@ Dialect read_dialect(const json::Value& server, bool has_engine_state) {
                        : Dialect::Priority::HigherFirst;
   }
   out.strict_thinking = find_flag(server, "enable_strict_thinking");
-  // The flag came with the field; the descriptor of KV events is there, if only as null, since
-  // 0.5.18, and the stream of states since 0.5.20.
-  out.early =
-      !has_engine_state && !server.find("kv_events") && !server.find("enable_strict_thinking");
+  // The version is not told, but flags are: one that came with 0.5.17, the descriptor of KV events,
+  // if only as null, with 0.5.18, and the stream of states with 0.5.20.
+  out.early = !has_engine_state && !server.find("kv_events") && !server.find("dcp_comm_backend");
   return out;
 }
 

@@ -1,4 +1,5 @@
-"""Engines of other making: vLLM's gRPC interface on grpcio, one process per wire generation."""
+"""Engines of other making on grpcio: vLLM's gRPC interface, one process per wire generation, and SGLang's
+with recorded answers."""
 
 import json
 import sys
@@ -13,18 +14,17 @@ MISBEHAVIOURS = {"more-behind-the-end": 901, "unknown-reason": 902, "wrong-total
                  "another-index": 905}
 
 
-class WireEngine:
-    """A running `server.py`. Use as `engines` of `serve(...)` through `url`."""
+class RunningServer:
+    """A running server of this folder. Use as `engines` of `serve(...)` through `url`."""
 
-    def __init__(self, folder: Path, generation: str, *flags: object, listen: str = "127.0.0.1:0"):
-        argv = [sys.executable, str(Path(__file__).with_name("server.py")), "--generation", generation,
-                "--listen", listen, *map(str, flags)]
+    def __init__(self, folder: Path, script: str, name: str, *flags: object):
         folder.mkdir(parents=True, exist_ok=True)
-        self.generation = generation
-        self.process = Process(argv, log_file=folder / f"wire-{generation}.log")
+        argv = [sys.executable, str(Path(__file__).with_name(script)), *map(str, flags)]
+        self.name = name
+        self.process = Process(argv, log_file=folder / f"wire-{name}.log")
         self.address = self.process.ready(timeout=30)["grpc"]
 
-    def __enter__(self) -> "WireEngine":
+    def __enter__(self) -> "RunningServer":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -43,8 +43,26 @@ class WireEngine:
     def wait_event(self, kind: str, count: int = 1, timeout: float = 10.0) -> list[dict[str, Any]]:
         """Waits until that many events of a kind have come; all of them."""
         return wait_until(lambda: found if len(found := self.events(kind)) >= count else None, timeout,
-                          f"{count} {kind} events of {self.generation}")
+                          f"{count} {kind} events of {self.name}")
 
     def kill(self) -> None:
         """Ends it like a crash."""
         self.process.kill()
+
+
+class WireEngine(RunningServer):
+    """A vLLM engine of one generation."""
+
+    def __init__(self, folder: Path, generation: str, *flags: object, listen: str = "127.0.0.1:0"):
+        super().__init__(folder, "server.py", generation, "--generation", generation, "--listen", listen, *flags)
+        self.generation = generation
+
+
+class SglangWireEngine(RunningServer):
+    """An SGLang engine that answers with what was recorded: `answers` as in sglang_server.py."""
+
+    def __init__(self, folder: Path, answers: list[dict[str, Any]], *flags: object):
+        folder.mkdir(parents=True, exist_ok=True)
+        script = folder / "answers.json"
+        script.write_text(json.dumps(answers))
+        super().__init__(folder, "sglang_server.py", "sglang", "--script", script, *flags)

@@ -224,6 +224,17 @@ TEST_F(PrepareTest, TokenIdsMustBeInTheVocabulary) {
   EXPECT_EQ(bad(completion("[[1],[" + out + "]]")).param, "prompt");
 }
 
+TEST_F(PrepareTest, TextMustHaveTokensWithRowsInTheModel) {
+  change_assets([](chat::ModelAssets& assets) { assets.vocab_size = 1; });
+  EXPECT_EQ(bad(completion("\"Hello\"")).param, "prompt");
+  EXPECT_THAT(bad(completion("\"Hello\"")).message, HasSubstr("out of vocabulary; its size is 1"));
+  EXPECT_EQ(bad(chat()).param, "messages");
+  // Models whose size is not known go by the tokenizer.
+  change_assets([](chat::ModelAssets& assets) { assets.vocab_size = 0; });
+  good(completion("\"Hello\""));
+  EXPECT_EQ(bad(completion("[1000000]")).param, "prompt");
+}
+
 TEST_F(PrepareTest, ARepeatedBiasTakesItsLastValue) {
   const auto spec = good(completion("[1]", R"("logit_bias":{"9":1,"3":2,"9":-5})"));
   EXPECT_THAT(spec.request.sampling.logit_bias, ElementsAre(Pair(3, 2.0F), Pair(9, -5.0F)));

@@ -37,6 +37,19 @@ TEST(ModelFiles, EndsOfGenerationAreTheUnionOfAllSources) {
   EXPECT_EQ(assets->chat_template->render(request), "<end>");
 }
 
+TEST(ModelFiles, TheVocabularyIsTheModelsAndElseTheTokenizers) {
+  ModelFolder folder;
+  folder.write_tokenizer().write("config.json", "{}");
+  const auto unknown = load_model_assets({folder.path().string()});
+  ASSERT_TRUE(unknown) << unknown.error().message;
+  EXPECT_EQ(unknown->vocab_size, unknown->tokenizer->vocab_size());
+  folder.write("config.json", R"({"vocab_size": 1})");
+  const auto fewer = load_model_assets({folder.path().string()});
+  ASSERT_TRUE(fewer) << fewer.error().message;
+  EXPECT_EQ(fewer->vocab_size, 1U);
+  EXPECT_GT(fewer->tokenizer->vocab_size(), 1U);
+}
+
 TEST(ModelFiles, MultimodalModelsKeepTheTextValuesInside) {
   ModelFolder folder;
   folder.write_tokenizer().write(

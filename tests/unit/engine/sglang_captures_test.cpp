@@ -17,6 +17,7 @@
 namespace fairlead::engine::sglang_grpc {
 namespace {
 
+using testing::recorded_messages;
 using testing::RecordingSink;
 
 std::string text_of(const json::Value& object, std::string_view key) {
@@ -177,7 +178,7 @@ TEST(SglangCaptures, EveryStreamHasItsTokens) {
       ++played;
     }
   }
-  EXPECT_EQ(played, 50);
+  EXPECT_EQ(played, 55);
 }
 
 TEST(SglangCaptures, RefusalsBlameTheRequest) {

@@ -139,8 +139,9 @@ TEST_F(SglangDiscovery, WhereThePrefillMeetsTheDecode) {
 TEST_F(SglangDiscovery, Dialects) {
   EXPECT_EQ(info(R"("kv_events": null)").dialect, "sglang-cumulative");
   EXPECT_EQ(info("").dialect, "sglang-cumulative+before-0.5.17");
+  EXPECT_EQ(info(R"("dcp_comm_backend": "ag_rs")").dialect, "sglang-cumulative");
   EXPECT_EQ(info(R"("incremental_streaming_output": true, "enable_strict_thinking": true)").dialect,
-            "sglang-incremental+strict-thinking");
+            "sglang-incremental+strict-thinking+before-0.5.17");
   EXPECT_EQ(info(R"("kv_events": null, "enable_priority_scheduling": true)").dialect,
             "sglang-cumulative+priority");
   EXPECT_EQ(info(R"("kv_events": null, "enable_priority_scheduling": true,
