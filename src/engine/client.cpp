@@ -33,6 +33,7 @@ std::string_view maker_name(Backend backend) {
   switch (backend) {
     case Backend::Vllm:
     case Backend::VllmHttp: return "vLLM";
+    case Backend::Sglang: return "SGLang";
   }
   return {};
 }

@@ -311,12 +311,12 @@ void EngineWatch::log_probe() const {
   // An engine that does not tell its role is one that decodes by its place in the fleet only.
   const Role role = effective_role(member_.card, *member_.info);
   const bool decode_by_place = role == Role::Decode && !member_.info->role;
-  const bool sglang = member_.card.backend == engine::Backend::Sglang;
-  const std::string_view family = sglang ? "sglang" : "vllm";
+  const std::string_view family =
+      member_.card.backend == engine::Backend::Sglang ? "sglang" : "vllm";
   log::info(
       "probed {} engine for direct routing endpoint={} mode={} model={} kv_event_sources={} "
       "{}_tool_call_parser=\"{}\" {}_reasoning_parser=\"{}\" capabilities=\"{}\"",
-      sglang ? "SGLang" : "vLLM", member_.card.endpoint.url,
+      engine::maker_name(member_.card.backend), member_.card.endpoint.url,
       role_name(decode_by_place ? Role::Aggregated : role), member_.info->model_id,
       member_.info->kv_event_sources.size(), family, member_.info->tool_call_parser, family,
       member_.info->reasoning_parser,
