@@ -12,6 +12,9 @@
 namespace fairlead::serving {
 
 void Generation::Choice::PrefillSink::on_prompt(const engine::PromptInfo& info) {
+  if (choice_.delivered_before_ > 0) {
+    return;  // the prompt of a continuation is not the client's
+  }
   if (auto wrong = choice_.take_prompt(info)) {
     on_error(std::move(*wrong));
   }

@@ -11,6 +11,7 @@ from fairlead.families import FOLDER, Stream, body, complete, expect_idle, formu
 BLOCK = 16
 EVENTS = ("--kv-events", "127.0.0.1:0", "--kv-replay", "127.0.0.1:0", "--block-size", BLOCK)
 BEST = re.compile(r"\[ROUTING\] Best: worker_(\d+) dp_rank=(\d+) with (\d+)/(\d+) blocks overlap")
+PAIR = re.compile(r"request_id=([0-9a-f-]+) prefill_worker_id=(\d+) prefill_dp_rank=\d+ decode_worker_id=(\d+)")
 MASK = 2**64 - 1
 
 
@@ -36,7 +37,7 @@ def wait_views(server, count):
                            for i in server.get("/health").json()["instances"]) == count, 20, f"{count} views")
 
 
-# D1, D2, D3: the scenarios. Prefill/decode has D4 and D5, too.
+# D1 to D5: the scenarios.
 
 
 def test_D1_D2_round_robin_reaches_all_engines(family, launcher):
@@ -68,6 +69,45 @@ def test_D1_D3_kv_routing_returns_a_prefix_to_its_engine(family, launcher):
         assert again == (worker, rank, blocks - 1, blocks)
     assert {worker for worker, *_ in first} <= set(worker_ids(server).values())
     expect_idle(server, *engines)
+
+
+@pytest.mark.parametrize("mode", ["round-robin", "kv"])
+def test_D1_D4_D5_prefill_and_decode_are_one_engine_each(family, launcher, mode):
+    prefills, decodes = family.pairs(launcher, 2, 2, *(EVENTS if mode == "kv" else ()))
+    server = family.serve_pairs(launcher, prefills, decodes, "--router-mode", mode)
+    ids = worker_ids(server)
+    count = 12
+    for i in range(count):
+        answer = complete(server, f"d5-{i}", prompt=prompt(i), max_tokens=6)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["choices"][0]["token_ids"] == formula(f"d5-{i}", 6)
+        assert answer.json()["usage"] == answer.json()["usage"] | {"prompt_tokens": len(prompt(i)), "completion_tokens": 6}
+    for engines in (prefills, decodes):
+        assert [engine.state()["finished_total"] > 0 for engine in engines] == [True, True]
+        assert sum(engine.state()["requests_total"] for engine in engines) == count
+    lines = wait_until(lambda: len(found := PAIR.findall(server.process.log_text())) == count and found, 10, "a line each")
+    for request, prefill, decode in lines:
+        by_id = {ids[engine.url]: engine for engine in (*prefills, *decodes)}
+        assert by_id[int(prefill)] in prefills and by_id[int(decode)] in decodes
+        legs = [next(r for r in by_id[int(worker)].state()["last_requests"] if request in json.dumps(r))
+                for worker in (prefill, decode)]
+        expect_hand_off(family, by_id[int(prefill)], *legs)
+    assert len({request for request, *_ in lines}) == count
+    expect_idle(server, *prefills, *decodes)
+
+
+def expect_hand_off(family, prefill, first, second):
+    """That the decode engine was told where its cache is: for vLLM what the prefill engine answered, so that this had
+    ended before; for SGLang one room for both."""
+    if family.backend == "vllm":
+        assert first["stopping"]["max_new_tokens"] == 1
+        told = second["kv"]["kv_transfer_params"]
+        assert told["remote_engine_id"] == prefill.state()["instance_id"]
+        assert told == told | {"do_remote_prefill": True, "do_remote_decode": False}
+    else:
+        rooms = [re.search(r'"bootstrap_room": "?(\d+)', json.dumps(leg))[1] for leg in (first, second)]
+        assert rooms[0] == rooms[1]
+        assert prefill.addresses["bootstrap"].rpartition(":")[2] in json.dumps(second)
 
 
 def test_D6_kv_events_come_from_the_address_that_the_engine_names(family, launcher):

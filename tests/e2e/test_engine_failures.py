@@ -16,6 +16,7 @@ from fairlead.families import (
     FOLDER,
     Stream,
     body,
+    chain,
     complete,
     expect_idle,
     formula,
@@ -71,6 +72,58 @@ def test_PD4_without_migration_only_the_streams_of_a_killed_engine_fail(family, 
     for i in range(6):
         assert complete(server, max_tokens=2).status_code == 200
     assert back.state()["requests_total"] == 2
+
+
+def test_PD4_with_migration_no_stream_fails(family, launcher):
+    count, tokens = 24, 600
+    engines = [family.engine(launcher, "--token-interval-ms", "10", "--reply", "chain") for _ in range(3)]
+    server = family.serve(launcher, engines, "--router-mode", "round-robin", "--migration-limit", "3")
+    wait_healthy(server, 3)
+    prompts = [[300 + i, 5, 6, 7] for i in range(count)]
+    # The last ones cannot be gone on with exactly: several sequences of one request.
+    fixed = [Stream(server, body(tokens, n=2), f"fixed-{i}") for i in range(3)]
+    with ThreadPoolExecutor(count) as pool:
+        streams = list(pool.map(lambda prompt: Stream(server, body(tokens, prompt=prompt)).read_tokens(2), prompts))
+    for stream in fixed:
+        stream.read_tokens(4)
+    running = wait_running(engines, count + 6)
+    engines[0].kill()
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(Stream.read_all, [*streams, *fixed]))
+    for prompt, stream in zip(prompts, streams, strict=True):
+        stream.expect_complete(chain(prompt, tokens))
+        assert stream.usage["prompt_tokens"] == len(prompt), "what was replayed is no prompt"
+    whole = complete(server, prompt=prompts[0], max_tokens=tokens).json()["choices"][0]
+    assert whole["token_ids"] == streams[0].tokens
+    assert whole["text"] == "".join(choice["text"] for chunk in streams[0].chunks for choice in chunk["choices"])
+    broken = [stream for stream in fixed if stream.errors]
+    assert all(stream.done and [e["code"] for e in stream.errors] == ["engine_disconnected"] for stream in broken)
+    moved = server.metrics().value("fairlead_frontend_model_migration_total", migration_type="ongoing_request")
+    assert 0 < running[0] - 6 <= moved <= running[0]
+    expect_idle(server, *engines[1:])
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["unary", "stream"])
+def test_PD4_a_pair_that_loses_its_decode_engine_goes_on_in_another(family, launcher, stream):
+    tokens, prompt = 150, [300, 5, 6, 7]
+    prefills, decodes = family.pairs(launcher, 2, 2, "--token-interval-ms", "10", "--reply", "chain")
+    server = family.serve_pairs(launcher, prefills, decodes, "--migration-limit", "3")
+    with ThreadPoolExecutor(1) as pool:
+        if stream:
+            answer = pool.submit(lambda: Stream(server, body(tokens, prompt=prompt)).read_all())
+        else:
+            answer = pool.submit(complete, server, prompt=prompt, max_tokens=tokens)
+        wait_until(lambda: server.metrics().value("fairlead_frontend_output_tokens_total") >= 20, 10, "some output")
+        victim = next(engine for engine in decodes if engine.state()["running"])
+        victim.kill()
+        answer = answer.result(scaled(30))
+    if stream:
+        answer.expect_complete(chain(prompt, tokens))
+    else:
+        choice = answer.json()["choices"][0]
+        assert (choice["token_ids"], choice["prompt_token_ids"]) == (chain(prompt, tokens), prompt)
+        assert answer.json()["usage"]["completion_tokens"] == tokens
+    expect_idle(server, *prefills, *(e for e in decodes if e is not victim))
 
 
 # PD-5: an engine that accepts and never answers.

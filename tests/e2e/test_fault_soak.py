@@ -11,8 +11,9 @@ import os
 import random
 import time
 
+import pytest
 from fairlead import scaled, wait_until
-from fairlead.families import body, complete, expect_idle, formula, request_id, wait_healthy
+from fairlead.families import body, chain, complete, expect_idle, request_id, wait_healthy
 from fairlead.fault_proxy import cut, delay, half_open, reset, slow
 from fairlead.waiting import TIME_SCALE
 
@@ -20,7 +21,7 @@ SECONDS = float(os.environ.get("SOAK_SECONDS", "8"))
 CLIENTS = 64
 ENGINES = 3
 BLOCK = 16
-ENGINE = ("--token-interval-ms", "3", "--num-gpu-blocks", "2000", "--block-size", BLOCK)
+ENGINE = ("--reply", "chain", "--token-interval-ms", "3", "--num-gpu-blocks", "2000", "--block-size", BLOCK)
 EVENTS = ("--kv-events", "127.0.0.1:0", "--kv-replay", "127.0.0.1:0")
 SERVE = ("--router-mode", "kv", "--max-attempts", "3", "--stream-timeout-secs", "2", "--engine-health-interval-secs", "0.2",
          "--engine-health-timeout-secs", "1", "--engine-retry-interval-secs", "0.2", "--engine-probe-timeout-secs", "2")
@@ -119,7 +120,7 @@ class Soak:
                 answer += part
         finally:
             writer.close()
-        return judge(answer, formula(name, fields["max_tokens"]), fields["stream"])
+        return judge(answer, chain(fields["prompt"], fields["max_tokens"]), fields["stream"])
 
 
 def dechunk(data):
@@ -169,11 +170,19 @@ def expect_flat(rss):
     assert late <= early * 1.1 + (4 << 20), [size >> 20 for size in rss]
 
 
-def test_PD3_soak_aggregated(family, launcher, fault_proxy, seed):
-    engines = [family.engine(launcher, *ENGINE, *EVENTS) for _ in range(ENGINES)]
-    proxies = [fault_proxy(engine) for engine in engines]
-    server = family.serve(launcher, proxies, *SERVE)
-    wait_healthy(server, ENGINES)
+@pytest.mark.parametrize("layout", ["aggregated", "pairs", "migration", "pairs-migration"])
+def test_PD3_soak(family, launcher, fault_proxy, seed, layout):
+    migration = ("--migration-limit", "3") if "migration" in layout else ()
+    if "pairs" in layout:
+        prefills, decodes = family.pairs(launcher, 2, 2, *ENGINE, *EVENTS)
+        engines, proxies = [*prefills, *decodes], [[fault_proxy(engine) for engine in each] for each in (prefills, decodes)]
+        server = family.serve_pairs(launcher, *proxies, *SERVE, *migration)
+        proxies = sum(proxies, [])
+    else:
+        engines = [family.engine(launcher, *ENGINE, *EVENTS) for _ in range(ENGINES)]
+        proxies = [fault_proxy(engine) for engine in engines]
+        server = family.serve(launcher, proxies, *SERVE, *migration)
+    wait_healthy(server, len(engines))
     soak = Soak(server, seed)
     for proxy in proxies:
         proxy.chaos(*FAULTS, pause=(0.05, 0.6))
@@ -183,14 +192,14 @@ def test_PD3_soak_aggregated(family, launcher, fault_proxy, seed):
     print(f"{dict(soak.outcomes)}, faults {sum((collections.Counter(p.counts) for p in proxies), collections.Counter())}, "
           f"RSS MiB {[size >> 20 for size in soak.rss[::max(1, len(soak.rss) // 10)]]}")
     assert not soak.problems, "\n".join(soak.problems[:10])
-    wait_healthy(server, ENGINES, 30)
+    wait_healthy(server, len(engines), 30)
     expect_idle(server, *engines, timeout=30)
     answered = soak.outcomes["complete"]
     assert answered > CLIENTS and soak.outcomes["left"] > 0, soak.outcomes
     assert soak.outcomes["failed"] + soak.outcomes["refused"] > 0, "no fault was felt"
     for i in range(2 * ENGINES):
-        answer = wait_until(lambda i=i: (a := complete(server, f"after-{i}", max_tokens=3)).status_code == 200 and a, 10,
+        answer = wait_until(lambda i=i: (a := complete(server, prompt=[300, i], max_tokens=3)).status_code == 200 and a, 10,
                             "an answer after all")
-        assert answer.json()["choices"][0]["token_ids"] == formula(f"after-{i}", 3)
+        assert answer.json()["choices"][0]["token_ids"] == chain([300, i], 3)
     if SECONDS >= 60 and TIME_SCALE == 1:
         expect_flat(soak.rss)

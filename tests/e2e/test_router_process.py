@@ -4,7 +4,18 @@ import signal
 
 import pytest
 from fairlead import wait_until
-from fairlead.families import Stream, body, complete, expect_idle, formula, healthy, plain, request_id, wait_healthy
+from fairlead.families import (
+    Stream,
+    body,
+    complete,
+    expect_idle,
+    formula,
+    healthy,
+    plain,
+    request_id,
+    send,
+    wait_healthy,
+)
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 INVALID = "error-after:0:INVALID_ARGUMENT"
@@ -144,3 +155,81 @@ def test_P8_an_engine_that_is_draining_gets_nothing_new_and_finishes(family, lau
     engines[0].set_faults()
     wait_healthy(server, 2)
     expect_idle(server, *engines)
+
+
+# P9: the hand-off.
+
+
+def test_P9_the_hand_off_works_again_and_again(family, launcher):
+    prefills, decodes = family.pairs(launcher, 1, 1)
+    server = family.serve_pairs(launcher, prefills, decodes)
+    for i in range(20):
+        if i % 2:
+            Stream(server, body(6), f"p9-{i}").read_all().expect_complete(formula(f"p9-{i}", 6))
+        else:
+            assert complete(server, f"p9-{i}", max_tokens=6).json()["choices"][0]["token_ids"] == formula(f"p9-{i}", 6)
+    assert [engine.state()["finished_total"] for engine in (*prefills, *decodes)] == [20, 20]
+    expect_idle(server, *prefills, *decodes)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["unary", "stream"])
+@pytest.mark.parametrize(("fault", "statuses"), [
+    ("error-after:0:INTERNAL", {502}), (INVALID, {400}), ("error-after:0:UNAVAILABLE", {503}), ("reset-after:0", {502, 503}),
+    ("end-after:0", {502, 503})])
+def test_P9_a_failed_prefill_is_an_error_and_no_answer(family, launcher, fault, statuses, stream):
+    prefills, decodes = family.pairs(launcher, 1, 1)
+    server = family.serve_pairs(launcher, prefills, decodes)
+    prefills[0].set_faults(fault)
+    answer = complete(server, stream=stream)
+    assert answer.status_code in statuses, answer.text
+    assert "finish_reason" not in answer.text
+    if family.backend == "vllm":
+        assert decodes[0].state()["requests_total"] == 0, "it never reaches the decode engine"
+    prefills[0].set_faults()
+    expect_pair_serves(server, prefills, decodes)
+
+
+def test_P9_a_failed_decode_is_an_error_and_the_prefill_engine_is_free(family, launcher):
+    prefills, decodes = family.pairs(launcher, 1, 1, "--token-interval-ms", "20")
+    server = family.serve_pairs(launcher, prefills, decodes)
+    decodes[0].set_faults("error-after:10:INTERNAL")
+    name = plain("p9", 10)
+    Stream(server, body(50), name).read_all().expect_failed(formula(name, 10), "engine_error")
+    decodes[0].set_faults()
+    expect_pair_serves(server, prefills, decodes)
+
+
+# P10: cancels around the hand-off.
+
+
+@pytest.mark.parametrize("stage", ["prefill", "before-the-first-token", "decode"])
+def test_P10_a_cancel_at_the_hand_off_frees_both_engines(family, launcher, stage):
+    prefills, decodes = family.pairs(launcher, 1, 1, "--token-interval-ms", "10")
+    server = family.serve_pairs(launcher, prefills, decodes, "--decode-release-timeout-secs", "2")
+    if stage == "prefill":
+        prefills[0].set_faults("stall-open")
+    elif stage == "before-the-first-token":
+        decodes[0].set_faults("stall-open")
+    connection = send(server, body(2000), "p10")
+    if stage == "prefill":
+        prefills[0].wait_state(requests_total=1)
+    else:
+        decodes[0].wait_state(requests_total=1)
+    if stage == "decode":
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+    connection.close()
+    for engine in (*prefills, *decodes):
+        engine.wait_idle()
+        engine.set_faults()
+    assert decodes[0].state()["finished_total"] == 0, "no answer was made for nobody"
+    if stage == "prefill" and family.backend == "vllm":
+        assert decodes[0].state()["requests_total"] == 0
+    expect_pair_serves(server, prefills, decodes)
+
+
+def expect_pair_serves(server, prefills, decodes):
+    wait_healthy(server, len(prefills) + len(decodes))
+    answer = complete(server, "pair", max_tokens=5)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["choices"][0]["token_ids"] == formula("pair", 5)
+    expect_idle(server, *prefills, *decodes)

@@ -1,14 +1,13 @@
 """Failures on the wire to an engine, by the rows W1 to W10 of the conformance list: what the client of a frontend that
 dials engines itself sees, and that nothing is left anywhere."""
 
-import json
 import signal
 import socket
 import struct
 
 import pytest
 from fairlead import wait_until
-from fairlead.families import FOLDER, Stream, body, complete, expect_idle, formula, plain, request_id, wait_healthy
+from fairlead.families import FOLDER, Stream, body, complete, expect_idle, formula, plain, request_id, send, wait_healthy
 from fairlead.fault_proxy import black_hole, cut, reset
 from fairlead.vllm_api import Api, logprob
 from wire import MISBEHAVIOURS, WireEngine
@@ -385,16 +384,6 @@ def odd_engine(tmp_path, launcher):
         server = launcher.serve([engine.url], "--model-name", "demo", model_path=FOLDER)
         server.wait_model("demo")
         yield engine, server
-
-
-def send(server, fields):
-    """A connection on which a streaming request was sent; the answer is the caller's to read."""
-    host, port = server.http.rsplit(":", 1)
-    connection = socket.create_connection((host, int(port)), 20)
-    data = json.dumps({**fields, "stream": True}).encode()
-    connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-                       b"Content-Length: %d\r\n\r\n%s" % (len(data), data))
-    return connection
 
 
 def linger_reset(connection):

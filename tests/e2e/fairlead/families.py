@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import socket
 import uuid
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 import httpx
 
 from fairlead.launcher import ROOT, Launcher, MockEngine, Serve
-from fairlead.vllm_api import Formula
+from fairlead.vllm_api import Formula, mixed
 from fairlead.waiting import scaled, wait_until
 
 FOLDER = str(ROOT / "share/demo")
@@ -24,6 +25,7 @@ class Family(NamedTuple):
     """Engines that speak one native interface."""
 
     backend: str
+    prefill_flags: tuple[object, ...] = ()
 
     def engine(self, launcher: Launcher, *flags: object, **options: Any) -> MockEngine:
         """A simulated engine without delays of the model `demo`."""
@@ -34,6 +36,19 @@ class Family(NamedTuple):
         """A frontend of engines, proxies of them, or URLs."""
         urls = [engine if isinstance(engine, str | MockEngine) else engine.url for engine in engines]
         return launcher.serve(urls, *flags, **{"backend": self.backend, "model_path": FOLDER, **options})
+
+
+    def pairs(self, launcher: Launcher, prefills: int, decodes: int, *flags: object) -> tuple[list[MockEngine], ...]:
+        """Prefill and decode engines."""
+        return ([self.engine(launcher, "--role", "prefill", *self.prefill_flags, *flags) for _ in range(prefills)],
+                [self.engine(launcher, "--role", "decode", *flags) for _ in range(decodes)])
+
+    def serve_pairs(self, launcher: Launcher, prefills, decodes, *flags: object, **options: Any) -> Serve:
+        """A frontend of prefill and decode engines or proxies of them, all in routing."""
+        named = [flag for engine in prefills for flag in ("--prefill-engine-url", engine.url)]
+        server = self.serve(launcher, decodes, *named, *flags, **options)
+        wait_healthy(server, len(prefills) + len(decodes))
+        return server
 
 
 FAMILIES = [Family("vllm")]
@@ -47,6 +62,15 @@ def request_id(name: str) -> str:
 def formula(name: str, count: int) -> list[int]:
     """What a simulated engine answers to the request of that name."""
     return [token % VOCABULARY for token in Formula(SEED, request_id(name)).tokens(count)]
+
+
+def chain(prompt: list[int], count: int) -> list[int]:
+    """What engines with `--reply chain` answer to a prompt: each token follows from its place and the one before, so
+    that an answer may be gone on with anywhere."""
+    tokens = [prompt[-1]]
+    for position in range(len(prompt), len(prompt) + count):
+        tokens.append(mixed(SEED + position * 0x9E3779B97F4A7C15 + (tokens[-1] + 1) * 0xD1B54A32D192ED03) % VOCABULARY)
+    return tokens[1:]
 
 
 def plain(name: str, count: int) -> str:
@@ -65,6 +89,17 @@ def complete(server: Serve, name: str | None = None, **fields: Any) -> httpx.Res
     """The answer to a completion, of that name if any."""
     headers = {"request-id": request_id(name)} if name else {}
     return server.post("/v1/completions", body(**fields), headers=headers)
+
+
+def send(server: Serve, fields: dict[str, Any], name: str | None = None) -> socket.socket:
+    """A connection on which a streaming completion was asked for; the answer is the caller's to read."""
+    host, port = server.http.rsplit(":", 1)
+    connection = socket.create_connection((host, int(port)), scaled(20))
+    data = json.dumps({**fields, "stream": True}).encode()
+    named = f"Request-Id: {request_id(name)}\r\n" if name else ""
+    connection.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{named}"
+                       f"Content-Length: {len(data)}\r\n\r\n".encode() + data)
+    return connection
 
 
 class Stream:
