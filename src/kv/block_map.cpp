@@ -4,6 +4,7 @@
 #include <cstring>
 
 namespace fairlead::kv {
+
 std::size_t BlockMap::find(std::uint64_t hash) const {
   if (buckets_ == 0) {
     return kNone;

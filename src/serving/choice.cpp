@@ -12,6 +12,7 @@
 #include "serving/migration.hpp"
 
 namespace fairlead::serving {
+
 Generation::Choice::Choice(Generation& owner, std::uint32_t index, engine::GenerateRequest request)
     : owner_(owner),
       index_(index),
@@ -67,11 +68,13 @@ net::Task<std::optional<Generation::Choice::Failure>> Generation::Choice::attemp
   for (;;) {
     Result<bool> planned = make_plan();
     if (!planned) {
+      plan_.reset();  // perhaps one of two is booked
       co_return Failure{std::move(planned.error()), nullptr};
     }
     if (*planned) {
       break;
     }
+    plan_.reset();
     co_await place_->turn();
   }
   begin_attempt();
