@@ -26,7 +26,7 @@ std::unexpected<Error> missing(std::string_view what) {
 }  // namespace
 
 HandOff hand_off_of(engine::Backend backend) {
-  return engine::backend_name(backend) == "sglang" ? HandOff::Bootstrap : HandOff::AfterPrefill;
+  return backend == engine::Backend::Sglang ? HandOff::Bootstrap : HandOff::AfterPrefill;
 }
 
 Result<engine::Bootstrap> make_bootstrap(const fleet::Worker& prefill, std::uint32_t rank,
