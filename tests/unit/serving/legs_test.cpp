@@ -167,6 +167,105 @@ TEST_F(LegsTest, PromptLogprobsAreThePrefillEngines) {
   ASSERT_TRUE(outcome_ && *outcome_);
 }
 
+class MeetingLegsTest : public LegsTest {
+ protected:
+  MeetingLegsTest() : LegsTest(Backend::Sglang) {}
+};
+
+TEST_F(MeetingLegsTest, BothBeginAtOnceInOneRoom) {
+  GenerationSpec s = spec("abc");
+  s.request.output.logprobs = 1;
+  start(std::move(s));
+  ASSERT_EQ(engines_.streams.size(), 2u);
+  const auto& prefill = engines_.streams[0].request;
+  const auto& decode = engines_.streams[1].request;
+  EXPECT_EQ(prefill.leg, Leg::Prefill);
+  EXPECT_EQ(decode.leg, Leg::Decode);
+  ASSERT_TRUE(prefill.bootstrap.has_value());
+  EXPECT_EQ(prefill.bootstrap, decode.bootstrap);
+  EXPECT_EQ(prefill.bootstrap->host, "host1");
+  EXPECT_EQ(prefill.output.logprobs, 1u);  // of the first token
+  EXPECT_EQ(decode.output.logprobs, 1u);
+  EXPECT_EQ(in_flight(1) + in_flight(11), 2u);
+}
+
+TEST_F(MeetingLegsTest, OutputIsTheDecodeEnginesAndThePromptThePrefills) {
+  start(spec("abc"));
+  end_prefill(0, prefilled("null"));
+  EXPECT_EQ(in_flight(1), 0u);
+  const auto finish = finished(2);
+  in_turn([&] { engines_.tokens(1, "hi", &finish); });
+  ASSERT_TRUE(outcome_ && *outcome_);
+  EXPECT_EQ(encoder_.text[0], "hi");
+  EXPECT_EQ((*outcome_)->cached_tokens, 2u);
+  tasks_.reset();
+  expect_nothing_left();
+}
+
+TEST_F(MeetingLegsTest, AnErrorOfEitherEndsBoth) {
+  for (const std::size_t failing : {0, 1}) {
+    const std::size_t first = engines_.streams.size();
+    start(spec("abc"));
+    fail(first + failing, ErrorCode::EngineRejected);
+    ASSERT_TRUE(outcome_ && !*outcome_);
+    EXPECT_TRUE(engines_.streams[first].aborted);
+    EXPECT_TRUE(engines_.streams[first + 1].aborted);
+    tasks_.reset();
+    expect_nothing_left();
+    outcome_.reset();
+  }
+}
+
+TEST_F(MeetingLegsTest, AFailedPairIsTriedAgainInAnotherRoom) {
+  start(spec("abc"));
+  fail(0, ErrorCode::EngineDisconnected);
+  ASSERT_EQ(engines_.streams.size(), 4u);
+  EXPECT_TRUE(engines_.streams[1].aborted);
+  EXPECT_EQ(engines_.streams[2].authority, "engine2");
+  EXPECT_NE(engines_.streams[2].request.bootstrap->room,
+            engines_.streams[0].request.bootstrap->room);
+}
+
+TEST_F(MeetingLegsTest, ALeavingClientAbortsBothAtOnce) {
+  start(spec("abc"));
+  in_turn([&] { tasks_.reset(); });
+  EXPECT_TRUE(engines_.streams[0].aborted);
+  EXPECT_TRUE(engines_.streams[1].aborted);
+  EXPECT_EQ(service_.metrics("m").releases_pending.get(), 0);
+  expect_nothing_left();
+}
+
+TEST_F(MeetingLegsTest, OutputWaitsForThePromptsLogprobs) {
+  GenerationSpec s = spec("abc");
+  s.request.output.prompt_logprobs = 1;
+  start(std::move(s));
+  ASSERT_EQ(engines_.streams.size(), 2u);
+  EXPECT_TRUE(engines_.streams[1].paused);
+  EXPECT_FALSE(engines_.streams[1].request.output.prompt_logprobs.has_value());
+  in_turn([&] {
+    const std::vector<engine::TokenLogprob> logprobs(3);
+    engines_.streams[0].sink->on_prompt({.prompt_tokens = 3, .logprobs = logprobs});
+  });
+  end_prefill(0, prefilled("null"));
+  EXPECT_FALSE(engines_.streams[1].paused);
+  const auto finish = finished(1);
+  in_turn([&] { engines_.tokens(1, "x", &finish); });
+  ASSERT_TRUE(outcome_ && *outcome_);
+}
+
+TEST_F(MeetingLegsTest, APrefillEngineThatIsLastToSpeakIsHeardOut) {
+  start(spec("abc"));
+  const auto finish = finished(1);
+  in_turn([&] { engines_.tokens(1, "x", &finish); });
+  ASSERT_TRUE(outcome_ && *outcome_);
+  ASSERT_NE(engines_.streams[0].sink, nullptr);
+  EXPECT_EQ(service_.metrics("m").releases_pending.get(), 1);
+  end_prefill(0, prefilled("null"));
+  EXPECT_FALSE(engines_.streams[0].aborted);
+  tasks_.reset();
+  expect_nothing_left();
+}
+
 class MigrationRunTest : public LegsTest {
  protected:
   static ServiceOptions migrating() {
