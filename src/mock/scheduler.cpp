@@ -248,13 +248,16 @@ std::optional<Nanos> Scheduler::next_ready(Nanos now) const {
   std::optional<Nanos> earliest;
   const auto consider = [&](const Sequence* sequence) {
     const Nanos ready = sequence->ready_at;
-    if (!sequence->paused && !sequence->awaits_kv && ready > now &&
-        (!earliest || ready < *earliest)) {
+    if (!sequence->paused && ready > now && (!earliest || ready < *earliest)) {
       earliest = ready;
     }
   };
-  std::ranges::for_each(running_, consider);
-  if (!held_) {
+  for (const Sequence* sequence : running_) {
+    if (!sequence->awaits_kv) {
+      consider(sequence);
+    }
+  }
+  if (!held_) {  // who comes for a cache is let in first
     std::ranges::for_each(waiting_, consider);
   }
   return earliest;

@@ -288,6 +288,20 @@ TEST(Scheduler, NothingLeaksAfterRandomArrivalsPausesAndRemovals) {
   }
 }
 
+TEST(Scheduler, ASequenceThatComesForItsCacheLaterIsLetInThen) {
+  Rig rig(16);
+  Sequence& later = rig.add(range(1000, 10), 3);
+  later.prompt_arrives = true;
+  later.awaits_kv = true;
+  later.ready_at = rig.now + milliseconds(7);
+  EXPECT_FALSE(rig.scheduler.begin_step(rig.now).work);
+  EXPECT_TRUE(rig.admitted.empty());
+  EXPECT_EQ(rig.scheduler.next_ready(rig.now), later.ready_at);
+  EXPECT_FALSE(rig.scheduler.begin_step(later.ready_at).work);
+  EXPECT_EQ(rig.admitted, std::vector<const Sequence*>{&later});
+  EXPECT_FALSE(rig.scheduler.next_ready(later.ready_at));
+}
+
 TEST(Scheduler, ASequenceThatAwaitsItsCacheHoldsItsBlocks) {
   Rig rig(16);
   Sequence& waiting = rig.add(range(1000, 10), 3);
