@@ -8,6 +8,15 @@
 #include "routing/router.hpp"
 
 namespace fairlead::routing {
+namespace {
+
+// A prompt that was not hashed takes up as much room.
+std::uint32_t full_blocks(const KvRoute& route, std::uint32_t block_size) {
+  return route.prompt.empty() ? route.prompt_tokens / block_size
+                              : static_cast<std::uint32_t>(route.prompt.size());
+}
+
+}  // namespace
 std::string_view reason_name(PickReason reason) {
   switch (reason) {
     case PickReason::Mode: return "mode";
@@ -110,7 +119,7 @@ Result<KvTable::Picked> KvTable::choose(const std::shared_ptr<const fleet::Worke
     loads_.set_block_size(route.block_size);
   }
   const PromptShape shape{.tokens = route.prompt_tokens,
-                          .full_blocks = static_cast<std::uint32_t>(route.prompt.size()),
+                          .full_blocks = full_blocks(route, loads_.block_size()),
                           .block_size = loads_.block_size(),
                           .shared_prefix = route.shared_prefix};
   begin(config, route);
@@ -200,7 +209,8 @@ Result<KvTable::Picked> KvTable::pick(const KvRouterConfig& config, const Prompt
                    .prompt_tokens = shape.tokens,
                    .block_size = shape.block_size,
                    .expected_output = route.expected_output};
-    const bool shares = config.track_active_blocks && config.assume_kv_reuse;
+    const bool shares =
+        config.track_active_blocks && config.assume_kv_reuse && !route.prompt.empty();
     out.booking.untracked = config.track_active_blocks && !shares ? shape.full_blocks : 0;
     loads_.book(out.booking, shares ? route.prompt : std::span<const kv::SequenceHash>{}, path_);
   }

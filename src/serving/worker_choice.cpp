@@ -70,6 +70,9 @@ Known look_up(Service& service, const fleet::WorkerSet& set, const ChoiceContext
   }
   if (context.by_load) {
     out.route.overrides = &kByLoad;
+    if (const auto view = service.kv_view(set.id)) {
+      out.route.block_size = view->caches->params.block_size;  // loads are counted in blocks
+    }
     return out;
   }
   out.view = service.kv_view(set.id);
