@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "base/log.hpp"
@@ -269,8 +270,7 @@ std::optional<Generation::Choice::Failure> Generation::Choice::start_prefill(
 // Both legs at once. What either says of the prompt is the prefill engine's word.
 std::optional<Generation::Choice::Failure> Generation::Choice::start_together() {
   const routing::Reservation& prefill = plan_->prefill->reservation;
-  auto bootstrap =
-      make_bootstrap(prefill.worker(), prefill.rank().value_or(0), owner_.service_.random());
+  auto bootstrap = make_bootstrap(prefill.worker(), prefill.rank(), owner_.service_.random());
   if (!bootstrap) {
     return Failure{std::move(bootstrap.error()), prefill.shared_worker()};
   }
@@ -466,14 +466,19 @@ std::optional<std::uint32_t> Generation::Choice::rank_for(const BookedWorker& bo
              : std::nullopt;
 }
 
+// A rank that the engine itself is to choose is told as the number that no rank has.
 void Generation::Choice::log_pair() const {
+  const auto rank_of = [](const routing::Reservation& booked) {
+    constexpr std::uint32_t kAny = std::numeric_limits<std::uint32_t>::max();
+    return booked.rank().value_or(booked.worker().info.data_parallel_size > 1 ? kAny : 0);
+  };
   const routing::Reservation& prefill = plan_->prefill->reservation;
   const routing::Reservation& decode = plan_->main.reservation;
   log::info(
       "prefill and decode request_id={} prefill_worker_id={} prefill_dp_rank={} "
       "decode_worker_id={} decode_dp_rank={}",
-      request_.request_id, prefill.worker().id, prefill.rank().value_or(0), decode.worker().id,
-      decode.rank().value_or(0));
+      request_.request_id, prefill.worker().id, rank_of(prefill), decode.worker().id,
+      rank_of(decode));
 }
 
 void Generation::Choice::count_hit_rate(const BookedWorker& booked) {

@@ -29,15 +29,18 @@ HandOff hand_off_of(engine::Backend backend) {
   return backend == engine::Backend::Sglang ? HandOff::Bootstrap : HandOff::AfterPrefill;
 }
 
-Result<engine::Bootstrap> make_bootstrap(const fleet::Worker& prefill, std::uint32_t rank,
+Result<engine::Bootstrap> make_bootstrap(const fleet::Worker& prefill,
+                                         std::optional<std::uint32_t> rank,
                                          std::mt19937_64& random) {
   if (prefill.info.bootstrap_port == 0) {
     return missing("disaggregation_bootstrap_port");
   }
-  const std::uint64_t ranks = std::max<std::uint64_t>(prefill.info.data_parallel_size, 1);
+  const std::uint64_t ranks =
+      rank ? std::max<std::uint64_t>(prefill.info.data_parallel_size, 1) : 1;
   // Of all rooms below 2^63 that leave the rank over, one.
-  const std::uint64_t rounds = (kRooms - 1 - rank) / ranks + 1;
-  const std::uint64_t room = random() % rounds * ranks + rank;
+  const std::uint64_t rest = rank.value_or(0);
+  const std::uint64_t rounds = (kRooms - 1 - rest) / ranks + 1;
+  const std::uint64_t room = random() % rounds * ranks + rest;
   return engine::Bootstrap{.host = prefill.info.bootstrap_host.empty()
                                        ? prefill.endpoint.host
                                        : prefill.info.bootstrap_host,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <random>
 
 #include "base/error.hpp"
@@ -22,10 +23,12 @@ enum class HandOff : std::uint8_t {
 /// That of a family.
 HandOff hand_off_of(engine::Backend backend);
 
-/// A room at the bootstrap server of `prefill`, where rank `rank` of it computes the prompt: random
-/// below 2^63, and congruent to the rank, by which the decode engine finds it (engine-sglang.md
-/// 4.6). Errors: HandOffMissing when the engine names no port.
-Result<engine::Bootstrap> make_bootstrap(const fleet::Worker& prefill, std::uint32_t rank,
+/// A room at the bootstrap server of `prefill`: random below 2^63, and congruent to the rank that
+/// is to compute the prompt, by which the decode engine finds it (engine-sglang.md 4.6). Without a
+/// rank the room may be any, and is what spreads requests over the ranks. Errors: HandOffMissing
+/// when the engine names no port.
+Result<engine::Bootstrap> make_bootstrap(const fleet::Worker& prefill,
+                                         std::optional<std::uint32_t> rank,
                                          std::mt19937_64& random);
 
 /// The prefill leg of a request: the same with one token, which means nothing. With `Bootstrap`

@@ -30,6 +30,17 @@ TEST(HandOffTest, RoomsAreOfThePrefillRankAndBelow63Bits) {
   EXPECT_EQ(make_bootstrap(prefill_worker(1), 0, random)->host, "10.0.0.7");
 }
 
+TEST(HandOffTest, WithoutARankRoomsSpreadOverAll) {
+  std::mt19937_64 random(3);
+  std::set<std::int64_t> ranks;
+  for (int i = 0; i < 100; ++i) {
+    const auto made = make_bootstrap(prefill_worker(4), std::nullopt, random);
+    ASSERT_GE(made->room, 0);
+    ranks.insert(made->room % 4);
+  }
+  EXPECT_EQ(ranks.size(), 4u);
+}
+
 TEST(HandOffTest, RoomsDiffer) {
   std::mt19937_64 random(3);
   std::set<std::int64_t> rooms;
