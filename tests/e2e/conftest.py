@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("fairlead.families")
+pytest.register_assert_rewrite("fairlead.families", "fairlead.pairs")
 from fairlead import FaultProxy, Launcher, MockEngine, compile_protos, fault_seed
 from fairlead.families import FAMILIES
+from fairlead.pairs import PAIR_FAMILIES, TOKEN_ROUTE
 
 # Everything under test listens on the loopback; a proxy of the machine must not see it.
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost,::1"
@@ -66,6 +67,18 @@ def fault_proxy(seed):
 @pytest.fixture(params=FAMILIES, ids=lambda family: family.backend)
 def family(request):
     """Each family of engines in turn."""
+    return request.param
+
+
+@pytest.fixture(params=PAIR_FAMILIES, ids=lambda family: family.backend)
+def pair_family(request):
+    """Each family in turn of which prefill and decode engines can be simulated."""
+    return request.param
+
+
+@pytest.fixture(params=[*PAIR_FAMILIES, TOKEN_ROUTE], ids=lambda family: family.backend)
+def any_pair_family(request):
+    """Also the one whose answers are not streamed."""
     return request.param
 
 

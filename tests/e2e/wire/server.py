@@ -128,6 +128,8 @@ class Engine:
             info.stop_token_id = last
         if self.explicit_zeros:
             info.num_cached_tokens = 0
+        if self.options.kv_transfer_params:
+            json_format.ParseDict(json.loads(self.options.kv_transfer_params), info.kv_transfer_params)
         return info
 
     def output(self, request, ids: list[int], finish=None):
@@ -288,6 +290,7 @@ def main() -> None:
     parser.add_argument("--last-id", type=int, default=1000, help="answers use ids below this")
     parser.add_argument("--token-interval-ms", type=float, default=0)
     parser.add_argument("--misbehave", action="store_true", help="end answers oddly, see MISBEHAVIOURS")
+    parser.add_argument("--kv-transfer-params", default="", help="JSON that the end of every answer carries")
     parser.add_argument("--tool-call-parser", default="")
     parser.add_argument("--reasoning-parser", default="")
     options = parser.parse_args()
