@@ -12,8 +12,10 @@
 namespace fairlead::serving {
 
 void Generation::Choice::PrefillSink::on_prompt(const engine::PromptInfo& info) {
-  if (choice_.delivered_before_ > 0) {
-    return;  // the prompt of a continuation is not the client's
+  // The prompt of a continuation is not the client's; and of legs that run together the decode
+  // engine may have been heard first, unless the prompt's log-probabilities are waited for.
+  if (choice_.delivered_before_ > 0 || choice_.usage_.completion_tokens > 0) {
+    return;
   }
   if (auto wrong = choice_.take_prompt(info)) {
     on_error(std::move(*wrong));

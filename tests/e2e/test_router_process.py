@@ -16,6 +16,7 @@ from fairlead.families import (
     send,
     wait_healthy,
 )
+from fairlead.fault_proxy import DOWN, delay
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 INVALID = "error-after:0:INVALID_ARGUMENT"
@@ -170,6 +171,22 @@ def test_P9_the_hand_off_works_again_and_again(family, launcher):
             assert complete(server, f"p9-{i}", max_tokens=6).json()["choices"][0]["token_ids"] == formula(f"p9-{i}", 6)
     assert [engine.state()["finished_total"] for engine in (*prefills, *decodes)] == [20, 20]
     expect_idle(server, *prefills, *decodes)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["unary", "stream"])
+def test_P9_a_prefill_engine_may_be_heard_late(family, launcher, fault_proxy, stream):
+    prefills, decodes = family.pairs(launcher, 1, 1, "--token-interval-ms", "20")  # in the middle of the answer
+    proxy = fault_proxy(prefills[0])
+    server = family.serve_pairs(launcher, [proxy], decodes)
+    assert complete(server, max_tokens=2).status_code == 200
+    proxy.plan(delay(0.1, DOWN))
+    proxy.strike(delay(0.1, DOWN))
+    if stream:
+        Stream(server, body(40), "late").read_all().expect_complete(formula("late", 40))
+    else:
+        assert complete(server, "late", max_tokens=40).json()["choices"][0]["token_ids"] == formula("late", 40)
+    proxy.clear()
+    expect_pair_serves(server, prefills, decodes)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["unary", "stream"])

@@ -9,7 +9,7 @@ import pytest
 from fairlead import wait_until
 from fairlead.families import FOLDER, Stream, body, complete, expect_idle, formula, plain, request_id, send, wait_healthy
 from fairlead.fault_proxy import black_hole, cut, reset
-from fairlead.vllm_api import Api, logprob
+from fairlead.vllm_api import logprob
 from wire import MISBEHAVIOURS, WireEngine
 
 # gRPC status -> HTTP status, code of the error object, whether the engine leaves routing until it is probed again.
@@ -249,7 +249,7 @@ def test_W6_an_abort_ends_the_stream_with_the_prefix_and_frees_the_engine(family
     engine = family.engine(launcher, "--token-interval-ms", "5")
     server = family.serve(launcher, [engine])
     stream = Stream(server, body(5000), "w6").read_tokens(4)
-    abort(engine, stubs, request_id("w6"))
+    family.abort(engine, stubs, "w6")
     stream.read_all()
     assert 4 <= len(stream.tokens) < 5000
     stream.expect_failed(formula("w6", len(stream.tokens)), "engine_cancelled")
@@ -388,13 +388,3 @@ def odd_engine(tmp_path, launcher):
 
 def linger_reset(connection):
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-
-
-def abort(engine, stubs, request_id):
-    api = Api(engine, stubs)
-    try:
-        api.control.Abort(api.control_pb.AbortRequest(request_ids=[request_id]), timeout=10)
-    finally:
-        api.channel.close()
-
-

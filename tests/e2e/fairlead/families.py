@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import httpx
 
 from fairlead.launcher import ROOT, Launcher, MockEngine, Serve
-from fairlead.vllm_api import Formula, mixed
+from fairlead.sglang_api import SglangApi, chain_token
+from fairlead.vllm_api import Api, Formula
 from fairlead.waiting import scaled, wait_until
 
 FOLDER = str(ROOT / "share/demo")
@@ -43,6 +44,17 @@ class Family(NamedTuple):
         return ([self.engine(launcher, "--role", "prefill", *self.prefill_flags, *flags) for _ in range(prefills)],
                 [self.engine(launcher, "--role", "decode", *flags) for _ in range(decodes)])
 
+    def abort(self, engine: MockEngine, stubs, name: str) -> None:
+        """Aborts a request past the frontend, as an operator would."""
+        api = (SglangApi if self.backend == "sglang" else Api)(engine, stubs)
+        try:
+            if self.backend == "sglang":
+                api.abort(request_id(name))
+            else:
+                api.control.Abort(api.control_pb.AbortRequest(request_ids=[request_id(name)]), timeout=scaled(10))
+        finally:
+            api.channel.close()
+
     def serve_pairs(self, launcher: Launcher, prefills, decodes, *flags: object, **options: Any) -> Serve:
         """A frontend of prefill and decode engines or proxies of them, all in routing."""
         named = [flag for engine in prefills for flag in ("--prefill-engine-url", engine.url)]
@@ -51,7 +63,9 @@ class Family(NamedTuple):
         return server
 
 
-FAMILIES = [Family("vllm")]
+# Prefill engines keep a cache until it was fetched.
+FAMILIES = [Family("vllm", ("--kv-transfer-listen", "127.0.0.1:0", "--kv-transfer-timeout-ms", "5000")),
+            Family("sglang", ("--bootstrap-listen", "127.0.0.1:0", "--bootstrap-timeout-ms", "5000"))]
 
 
 def request_id(name: str) -> str:
@@ -69,7 +83,7 @@ def chain(prompt: list[int], count: int) -> list[int]:
     that an answer may be gone on with anywhere."""
     tokens = [prompt[-1]]
     for position in range(len(prompt), len(prompt) + count):
-        tokens.append(mixed(SEED + position * 0x9E3779B97F4A7C15 + (tokens[-1] + 1) * 0xD1B54A32D192ED03) % VOCABULARY)
+        tokens.append(chain_token(SEED, position, tokens[-1]) % VOCABULARY)
     return tokens[1:]
 
 
@@ -189,11 +203,10 @@ class Stream:
 def expect_idle(server: Serve, *engines: MockEngine, timeout: float = 15.0) -> None:
     """Nothing is left: not on the engines, not in any gauge of the frontend."""
     for engine in engines:
-        engine.wait_idle(timeout)
-        state = engine.state()
+        state = engine.wait_state(timeout, running=0, waiting=0, kv_blocks_used=0)
         ended = sum(state[key] for key in ("finished_total", "aborted_total", "faulted_total", "rejected_total"))
         assert state["requests_total"] <= ended, state
-        assert state["kv_blocks_used"] == 0, state
+
     def left() -> dict[str, float]:
         metrics = server.metrics()
         return {name: value for name in GAUGES if (value := metrics.value(f"fairlead_frontend_{name}")) != 0}

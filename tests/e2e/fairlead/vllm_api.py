@@ -10,14 +10,6 @@ from fairlead.waiting import scaled
 MASK = 2**64 - 1
 
 
-def mixed(v):
-    """A token out of 64 bits."""
-    v &= MASK
-    v = ((v ^ v >> 30) * 0xBF58476D1CE4E5B9) & MASK
-    v = ((v ^ v >> 27) * 0x94D049BB133111EB) & MASK
-    return 1000 + ((v ^ v >> 31) & 0xFFFFFFFF) % 31000
-
-
 class Formula:
     """The published token formula, written down a second time."""
 
@@ -26,7 +18,10 @@ class Formula:
         self.start = int.from_bytes(digest[:8], "little")
 
     def token(self, position):
-        return mixed(self.start + position * 0x9E3779B97F4A7C15)
+        v = (self.start + position * 0x9E3779B97F4A7C15) & MASK
+        v = ((v ^ v >> 30) * 0xBF58476D1CE4E5B9) & MASK
+        v = ((v ^ v >> 27) * 0x94D049BB133111EB) & MASK
+        return 1000 + ((v ^ v >> 31) & 0xFFFFFFFF) % 31000
 
     def tokens(self, count):
         return [self.token(i) for i in range(count)]
