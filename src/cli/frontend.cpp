@@ -149,10 +149,11 @@ void Frontend::start_lanes() {
   pool_ = std::make_unique<serving::CpuPool>(options_.cpu_pool);
   lane_context_ = std::make_unique<LaneContext>(
       LaneContext{options_, router_, *pool_, registry_,
-                  [this, post = poster()](std::uint64_t worker, std::uint64_t incarnation) {
-                    post([this, worker, incarnation] {
+                  [this, post = poster()](std::uint64_t worker, std::uint64_t incarnation,
+                                          fleet::Outcome outcome) {
+                    post([this, worker, incarnation, outcome] {
                       if (fleet_) {
-                        fleet_->report_failure(worker, incarnation);
+                        fleet_->report(worker, incarnation, outcome);
                       }
                     });
                   },
@@ -377,6 +378,7 @@ void Frontend::collect(observe::TextWriter& writer) const {
     options_.fleet.load.counters->collect(writer);
   }
   options_.fleet.canary.counters->collect(writer);
+  options_.fleet.circuit.board->collect(writer);
   struct Family {
     std::string_view name;
     std::string_view type;

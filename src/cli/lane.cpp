@@ -48,7 +48,7 @@ void Lane::begin() {
       [this](engine::ClientOptions client) {
         return engine::make_client(*dialer_, std::move(client));
       },
-      context_.router, context_.pool, context_.registry, options.service, context_.report_failure);
+      context_.router, context_.pool, context_.registry, options.service, context_.report);
   service_->set_sessions(context_.sessions);
   api_ = std::make_unique<api::ApiRouter>(*service_, context_.registry, options.api, random_seed());
   server_ =

@@ -23,12 +23,12 @@ namespace fairlead::cli {
 
 /// What all lanes share; outlives them.
 struct LaneContext {
-  const ServeOptions& options;                     ///< Checked options.
-  routing::Router& router;                         ///< Chooses workers.
-  serving::CpuPool& pool;                          ///< For large prompts.
-  observe::Registry& registry;                     ///< Metrics.
-  serving::Service::ReportFailure report_failure;  ///< Called in the lanes' threads.
-  routing::SessionAffinity* sessions;              ///< Null: sessions are not bound.
+  const ServeOptions& options;         ///< Checked options.
+  routing::Router& router;             ///< Chooses workers.
+  serving::CpuPool& pool;              ///< For large prompts.
+  observe::Registry& registry;         ///< Metrics.
+  serving::Service::Report report;     ///< Called in the lanes' threads.
+  routing::SessionAffinity* sessions;  ///< Null: sessions are not bound.
 };
 
 /// One reactor with its thread and everything it serves with. All members may be called from the

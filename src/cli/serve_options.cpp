@@ -63,6 +63,9 @@ void set_fleet_timing(const Settings& settings, fleet::LiveFleetOptions& fleet) 
   fleet.health_interval = seconds_of(settings, "engine-health-interval-secs");
   fleet.health_timeout = seconds_of(settings, "engine-health-timeout-secs");
   fleet.resolve_interval = seconds_of(settings, "engine-resolve-interval-secs");
+  fleet.circuit.failures = static_cast<std::uint32_t>(settings.integer("circuit-breaker-failures"));
+  fleet.circuit.open = seconds_of(settings, "circuit-breaker-open-secs");
+  fleet.circuit.longest_open = std::max(fleet.circuit.open, fleet.circuit.longest_open);
 }
 
 api::ApiOptions api_options(const Settings& settings) {

@@ -54,6 +54,14 @@ class Activity {
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 
+  /// A request on the worker ended well.
+  void served() {
+    if (failed_.load(std::memory_order_relaxed)) {
+      failed_.store(false, std::memory_order_relaxed);
+    }
+  }
+  /// A request failed by the worker's fault. True when none has ended well since the last one.
+  bool note_failure() { return failed_.exchange(true, std::memory_order_relaxed); }
   /// True while requests are on the worker.
   bool busy() const { return in_flight_.load(std::memory_order_relaxed) > 0; }
   /// The last progress; while busy, at least the time when the first of the requests was
@@ -82,6 +90,7 @@ class Activity {
   std::atomic<std::uint32_t> in_flight_{0};
   std::atomic<std::int64_t> busy_since_{0};
   std::atomic<std::int64_t> last_progress_{0};
+  std::atomic<bool> failed_{false};  // and nothing ended well since
 };
 
 }  // namespace fairlead::fleet

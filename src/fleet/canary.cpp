@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -15,6 +16,10 @@ namespace {
 constexpr net::Duration kFirstRetry = std::chrono::seconds(1);
 /// Shortest sleep, so that no loop spins.
 constexpr net::Duration kShortestPause = net::TimerWheel::kTick;
+
+/// By this host SGLang's engines try themselves: no hand-over takes place.
+constexpr std::string_view kNoPeer = "2.2.2.2";
+constexpr std::uint16_t kNoPort = 1;
 
 /// Takes the messages of one canary.
 class Listener final : public engine::TokenSink {
@@ -41,13 +46,31 @@ class Listener final : public engine::TokenSink {
   net::Event ended;
 };
 
+/// Makes the request the part of a generation that the engine does.
+void take_part(engine::GenerateRequest& request, CanaryPart part) {
+  if (part.role == Role::Aggregated || (part.role == Role::Decode && !part.meets_peer)) {
+    return;
+  }
+  request.leg = part.role == Role::Prefill ? engine::Leg::Prefill : engine::Leg::Decode;
+  if (part.meets_peer) {
+    const std::uint64_t room = std::hash<std::string>()(request.request_id) >> 1U;
+    request.bootstrap = {
+        .host = std::string(kNoPeer), .port = kNoPort, .room = static_cast<std::int64_t>(room)};
+    return;
+  }
+  json::Object params;
+  params.set("do_remote_decode", json::Value(true));
+  params.set("do_remote_prefill", json::Value(false));
+  request.kv_transfer_params = std::move(params);
+}
+
 /// Counts a canary as cancelled unless something else became of it.
-class Outcome {
+class Counted {
  public:
-  explicit Outcome(CanaryCounters& counters) : counters_(counters) {}
-  Outcome(const Outcome&) = delete;
-  Outcome& operator=(const Outcome&) = delete;
-  ~Outcome() { counters_.add(result_); }
+  explicit Counted(CanaryCounters& counters) : counters_(counters) {}
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+  ~Counted() { counters_.add(result_); }
   void set(CanaryResult result) { result_ = result; }
 
  private:
@@ -55,10 +78,11 @@ class Outcome {
   CanaryResult result_ = CanaryResult::Cancelled;
 };
 
-/// Errors that say nothing against the worker: what it cannot express, and that it has enough to
-/// do.
-bool is_refusal(ErrorCode code) {
-  return code == ErrorCode::UnsupportedField || code == ErrorCode::CapabilityUnsupported ||
+/// Errors that say nothing against the worker: what it cannot express, that it has enough to do,
+/// and of one that only decodes that it was asked for more.
+bool is_refusal(ErrorCode code, Role role) {
+  return (code == ErrorCode::EngineRejected && role == Role::Decode) ||
+         code == ErrorCode::UnsupportedField || code == ErrorCode::CapabilityUnsupported ||
          code == ErrorCode::CapabilityUnavailable || code == ErrorCode::EngineExhausted;
 }
 
@@ -88,7 +112,7 @@ void CanaryCounters::collect(observe::TextWriter& writer) const {
 Canary::Canary(const CanaryOptions& options, const Activity& activity, std::string name)
     : options_(options), activity_(activity), name_(std::move(name)) {}
 
-engine::GenerateRequest Canary::request(std::string_view model) {
+engine::GenerateRequest Canary::request(std::string_view model, CanaryPart part) {
   const auto own = options_.per_model.find(model);
   const CanaryPayload& payload = own == options_.per_model.end() ? options_.payload : own->second;
   engine::GenerateRequest out;
@@ -101,12 +125,14 @@ engine::GenerateRequest Canary::request(std::string_view model) {
   out.stop = payload.stop;
   out.extra_args = payload.extra_args;
   out.extra_args_required = !payload.extra_args.is_null();
+  take_part(out, part);
   return out;
 }
 
-net::Task<Result<>> Canary::run(engine::EngineClient& client, std::string_view model) {
-  Outcome outcome(*options_.counters);
-  const engine::GenerateRequest sent = request(model);
+net::Task<Result<>> Canary::run(engine::EngineClient& client, std::string_view model,
+                                CanaryPart part) {
+  Counted outcome(*options_.counters);
+  const engine::GenerateRequest sent = request(model, part);
   Listener listener;
   const net::TimePoint deadline = net::Reactor::current()->now() + options_.timeout;
   Result<std::unique_ptr<engine::EngineStream>> stream = client.open(sent, listener);
@@ -120,7 +146,7 @@ net::Task<Result<>> Canary::run(engine::EngineClient& client, std::string_view m
   std::string message;
   if (listener.error) {
     const ErrorCode code = listener.error->code;
-    result = is_refusal(code)                          ? CanaryResult::Refused
+    result = is_refusal(code, part.role)               ? CanaryResult::Refused
              : code == ErrorCode::EngineConnectTimeout ? CanaryResult::Timeout
                                                        : CanaryResult::Failure;
     message = std::move(listener.error->message);

@@ -13,6 +13,7 @@
 #include "engine/client.hpp"
 #include "fleet/activity.hpp"
 #include "fleet/canary_payload.hpp"
+#include "fleet/card.hpp"
 #include "net/reactor.hpp"
 #include "net/task.hpp"
 #include "observe/metrics.hpp"
@@ -64,6 +65,15 @@ struct CanaryOptions {
   std::shared_ptr<CanaryCounters> counters = std::make_shared<CanaryCounters>();
 };
 
+/// What the engine of a canary does, which decides what it can be asked for.
+struct CanaryPart {
+  Role role = Role::Aggregated;  ///< In its fleet.
+  /// It says so itself, as SGLang does, and then takes no request without a peer to meet. Instead
+  /// of one the canary names the address by which such engines try themselves: they skip the
+  /// hand-over. It is never sent for anything else, since what is generated means nothing.
+  bool meets_peer = false;
+};
+
 /// The canaries of one worker. Belongs to the control reactor; `options` and `activity` outlive
 /// it.
 class Canary {
@@ -71,10 +81,12 @@ class Canary {
   /// `name` distinguishes the worker in request ids.
   Canary(const CanaryOptions& options, const Activity& activity, std::string name);
 
-  /// Generates once on the engine. Success also when the engine refused without being at fault. An
+  /// Generates once on the engine, its part of a generation. Success also when the engine refused
+  /// without being at fault, as decode engines do that take nothing without a prefill. An
   /// error says why the worker must not be given requests. Destroying the task aborts the
   /// generation.
-  net::Task<Result<>> run(engine::EngineClient& client, std::string_view model);
+  net::Task<Result<>> run(engine::EngineClient& client, std::string_view model,
+                          CanaryPart part = {});
 
   /// When a worker in routing must be tried next, as things stand: later traffic moves it.
   net::TimePoint due() const;
@@ -85,7 +97,7 @@ class Canary {
   net::Duration retry_delay() const;
 
  private:
-  engine::GenerateRequest request(std::string_view model);
+  engine::GenerateRequest request(std::string_view model, CanaryPart part);
   Result<> judge(CanaryResult result, std::string message);
 
   const CanaryOptions& options_;

@@ -35,7 +35,8 @@ std::shared_ptr<const Worker> make_worker(const Member& member, std::size_t slot
   worker->taints = member.card.taints;
   worker->addresses = member.addresses;
   worker->incarnation = member.incarnation;
-  worker->healthy = member.up;
+  worker->healthy = member.up && !member.barred;
+  worker->circuit = member.circuit;
   worker->activity = member.activity;
   return worker;
 }

@@ -32,7 +32,9 @@ EngineWatch::EngineWatch(WatchContext& context, Card card)
     : context_(context),
       canary_(context.options.canary, *member_.activity,
               fmt::format("{}", worker_id(card.endpoint.url))),
-      load_(context.options.load, worker_id(card.endpoint.url)) {
+      load_(context.options.load, worker_id(card.endpoint.url)),
+      circuit_(context.options.circuit, *member_.activity, worker_id(card.endpoint.url)),
+      circuit_timer_([this] { on_circuit_time(); }) {
   member_.id = worker_id(card.endpoint.url);
   member_.key = card.key();
   member_.checksum = card.checksum();
@@ -114,7 +116,9 @@ Task<Result<>> EngineWatch::try_to_generate(const engine::EngineInfo& info) {
   } else if (!context_.model_name.empty()) {
     model = context_.model_name;
   }
-  co_return co_await canary_.run(*client_, model);
+  const CanaryPart part{.role = effective_role(member_.card, info),
+                        .meets_peer = info.role && *info.role != engine::Leg::Whole};
+  co_return co_await canary_.run(*client_, model, part);
 }
 
 /// Canaries for an engine that is there, whenever nothing else tells how it is.
@@ -241,10 +245,16 @@ void EngineWatch::take_info(engine::EngineInfo info) {
   }
   const bool another = member_.up && (member_.info->instance_id != info.instance_id ||
                                       member_.info->role != info.role);
+  const bool new_process = member_.info && member_.info->instance_id != info.instance_id;
   if (another) {
     member_.incarnation = ++context_.last_incarnation;
   }
   member_.info = std::move(info);
+  if (new_process && circuit_.reset()) {
+    circuit_timer_.cancel();
+    member_.circuit = Circuit::Closed;
+    member_.barred = false;
+  }
   if (!member_.up) {
     come_up();
   }
@@ -264,6 +274,10 @@ void EngineWatch::come_up() {
   checks_ = 0;
   up_since_ = now();
   logged_reason_.clear();
+  if (context_.options.canary.enabled && circuit_.succeed(now())) {  // it has just generated
+    member_.circuit = Circuit::Closed;
+    member_.barred = false;
+  }
 }
 
 /// Logs why an engine is not there: the first time, when the reason changes, and now and then.
@@ -285,15 +299,79 @@ void EngineWatch::note_attempt() {
   }
 }
 
-void EngineWatch::report_failure() {
-  strikes_ = now() - up_since_ < kProbation ? strikes_ + 1 : 0;
-  if (strikes_ > 1) {
-    const int doublings = std::min(strikes_ - 2, 8);
-    hold_until_ = now() + std::min(kFirstHold * (1 << doublings), kLongestHold);
+void EngineWatch::report(Outcome outcome, bool replaceable) {
+  if (outcome == Outcome::Served) {
+    close_circuit("a request was served");
+    return;
   }
-  lose("a request failed");
-  wake_.set();
-  resolve_wake_.set();
+  fail_circuit(replaceable);
+  if (outcome == Outcome::Down) {
+    strikes_ = now() - up_since_ < kProbation ? strikes_ + 1 : 0;
+    if (strikes_ > 1) {
+      const int doublings = std::min(strikes_ - 2, 8);
+      hold_until_ = now() + std::min(kFirstHold * (1 << doublings), kLongestHold);
+    }
+    lose("a request failed");
+    wake_.set();
+    resolve_wake_.set();
+  }
+}
+
+/// A request or a trial failed.
+void EngineWatch::fail_circuit(bool replaceable) {
+  if (!circuit_.fail(now(), replaceable)) {
+    return;
+  }
+  log::warn(
+      "worker's circuit opened: {} of its requests failed in a row; no requests for {} s "
+      "endpoint={} worker_id={}",
+      circuit_.failures(), std::chrono::duration<double>(circuit_.pause()).count(),
+      member_.card.endpoint.url, member_.id);
+  member_.incarnation = ++context_.last_incarnation;
+  circuit_timer_.arm(circuit_.pause());
+  show_circuit();
+}
+
+void EngineWatch::close_circuit(std::string_view reason) {
+  if (!circuit_.succeed(now())) {
+    return;
+  }
+  log::info("worker's circuit closed: {} endpoint={} worker_id={}", reason,
+            member_.card.endpoint.url, member_.id);
+  show_circuit();
+}
+
+/// The pause is over. Where there are canaries one of them is the trial.
+void EngineWatch::on_circuit_time() {
+  circuit_.half_open();
+  log::info("worker's circuit is half-open: {} endpoint={} worker_id={}",
+            context_.options.canary.enabled ? "a canary decides" : "one request at a time",
+            member_.card.endpoint.url, member_.id);
+  show_circuit();
+  if (context_.options.canary.enabled && member_.up) {
+    tasks_.spawn(try_half_open());
+  }
+}
+
+Task<> EngineWatch::try_half_open() {
+  const std::uint64_t incarnation = member_.incarnation;
+  const Result<> able = co_await try_to_generate(*member_.info);
+  if (!member_.up || member_.incarnation != incarnation) {
+    co_return;  // it is tried again before it returns
+  }
+  if (able) {
+    close_circuit("a canary succeeded");
+  } else {
+    fail_circuit(true);
+  }
+}
+
+/// Tells the fleet what the circuit is now.
+void EngineWatch::show_circuit() {
+  member_.circuit = circuit_.state();
+  member_.barred = member_.circuit == Circuit::Open ||
+                   (member_.circuit == Circuit::HalfOpen && context_.options.canary.enabled);
+  context_.on_change();
 }
 
 void EngineWatch::lose(std::string_view reason) {

@@ -10,6 +10,7 @@
 
 #include "engine/client.hpp"
 #include "fleet/canary.hpp"
+#include "fleet/circuit.hpp"
 #include "fleet/engine_load.hpp"
 #include "fleet/member.hpp"
 #include "fleet/resolver.hpp"
@@ -32,6 +33,7 @@ struct WatchOptions {
   int checks_per_probe = 5;  ///< Every such check is a full probe, which notices changes.
   CanaryOptions canary;      ///< Whether and how engines are tried by generating.
   EngineLoadOptions load;    ///< Whether and how they are asked for their load.
+  CircuitOptions circuit;    ///< When they get no more requests because these failed.
 };
 
 /// What all watched engines share; outlives them.
@@ -66,8 +68,8 @@ class EngineWatch {
   /// Another card for the same engine: a new incarnation, probed anew at once. What the former
   /// probe found counts until then, since it is the engine's own word.
   void take_card(Card card);
-  /// A request met a failure that counts against the engine, in this incarnation.
-  void report_failure();
+  /// A request in this incarnation ended so; `replaceable`: another worker could take the requests.
+  void report(Outcome outcome, bool replaceable);
   /// True once one attempt has finished.
   bool attempted() const { return attempted_; }
   /// What is known of it.
@@ -79,9 +81,14 @@ class EngineWatch {
   net::Task<> check();
   net::Task<Result<>> try_to_generate(const engine::EngineInfo& info);
   net::Task<> keep_trying();
+  net::Task<> try_half_open();
   net::Task<> keep_measuring();
   net::Task<> keep_resolved();
   net::Task<> watch_deadline();
+  void fail_circuit(bool replaceable);
+  void close_circuit(std::string_view reason);
+  void on_circuit_time();
+  void show_circuit();
   void take_addresses(std::vector<net::Address> addresses);
   void take_info(engine::EngineInfo info);
   void come_up();
@@ -95,8 +102,10 @@ class EngineWatch {
   std::unique_ptr<engine::EngineClient> client_;  // once there are addresses
   Canary canary_;
   EngineLoad load_;
-  net::Event wake_;          // ends the pause between checks
-  net::Event resolve_wake_;  // ends the pause between look-ups
+  CircuitBreaker circuit_;
+  net::Timer circuit_timer_;  // while the circuit is open
+  net::Event wake_;           // ends the pause between checks
+  net::Event resolve_wake_;   // ends the pause between look-ups
   bool attempted_ = false;
   bool ever_up_ = false;
   int timeouts_ = 0;

@@ -26,7 +26,7 @@ class LiveFleet::Impl {
 
   void set_cards(std::string_view source, std::vector<Card> cards);
   void start();
-  void report_failure(WorkerId id, std::uint64_t incarnation);
+  void report(WorkerId id, std::uint64_t incarnation, Outcome outcome);
   const std::shared_ptr<const Fleet>& snapshot() const { return snapshot_; }
   bool first_round_done() const {
     return std::ranges::all_of(watches_, [](const auto& watch) { return watch->attempted(); });
@@ -36,6 +36,7 @@ class LiveFleet::Impl {
   using Watches = std::vector<std::unique_ptr<EngineWatch>>;
 
   Watches::iterator find(const std::string& key);
+  bool replaceable(WorkerId id) const;
   void withdraw(const std::string& key);
   void change(const Card& card);
   void publish();
@@ -116,11 +117,26 @@ void LiveFleet::Impl::start() {
   }
 }
 
-void LiveFleet::Impl::report_failure(WorkerId id, std::uint64_t incarnation) {
+/// True when another worker of its set takes requests without reserve.
+bool LiveFleet::Impl::replaceable(WorkerId id) const {
+  for (const auto& model : snapshot_->models) {
+    for (const auto& set : model->worker_sets) {
+      const auto& workers = set->workers;
+      if (std::ranges::any_of(workers, [&](const auto& worker) { return worker->id == id; })) {
+        return std::ranges::any_of(workers, [&](const auto& worker) {
+          return worker->id != id && worker->healthy && worker->circuit == Circuit::Closed;
+        });
+      }
+    }
+  }
+  return false;
+}
+
+void LiveFleet::Impl::report(WorkerId id, std::uint64_t incarnation, Outcome outcome) {
   for (const auto& watch : watches_) {
     const Member& member = watch->member();
     if (member.id == id && member.up && member.incarnation == incarnation) {
-      watch->report_failure();
+      watch->report(outcome, outcome != Outcome::Served && replaceable(id));
       return;
     }
   }
@@ -180,8 +196,8 @@ void LiveFleet::set_cards(std::string_view source, std::vector<Card> cards) {
 
 void LiveFleet::start() { impl_->start(); }
 
-void LiveFleet::report_failure(WorkerId id, std::uint64_t incarnation) {
-  impl_->report_failure(id, incarnation);
+void LiveFleet::report(WorkerId id, std::uint64_t incarnation, Outcome outcome) {
+  impl_->report(id, incarnation, outcome);
 }
 
 std::shared_ptr<const Fleet> LiveFleet::snapshot() const { return impl_->snapshot(); }

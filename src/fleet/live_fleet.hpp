@@ -53,10 +53,12 @@ class LiveFleet {
   void set_cards(std::string_view source, std::vector<Card> cards);
   /// Begins to probe every engine, in the current reactor, which must be the control reactor.
   void start();
-  /// A request met a failure that counts against this worker (ErrorTraits::worker_down): it leaves
-  /// routing at once, is probed again and comes back by itself. Reports about a former incarnation
-  /// are ignored. Other threads post this call to the control reactor.
-  void report_failure(WorkerId id, std::uint64_t incarnation);
+  /// A request to this worker ended so. One that is `Down` leaves routing at once, is probed again
+  /// and comes back by itself; after too many failures in a row the worker's circuit opens, unless
+  /// no other worker of its set could take the requests. `Served` need be reported only of a worker
+  /// whose circuit is half-open. Reports about a former incarnation are ignored. Other threads post
+  /// this call to the control reactor.
+  void report(WorkerId id, std::uint64_t incarnation, Outcome outcome);
   /// The newest snapshot; never null.
   std::shared_ptr<const Fleet> snapshot() const;
   /// True once every engine has had one finished attempt.

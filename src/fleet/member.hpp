@@ -25,7 +25,9 @@ struct Member {
   Duty duty;                               ///< Of the last snapshot that it was probed for.
   std::vector<net::Address> addresses;     ///< Resolved.
   std::uint64_t incarnation = 0;           ///< See Worker.
-  bool up = false;                         ///< Answers; may be given requests.
+  bool up = false;                         ///< Answers; may be given requests, unless `barred`.
+  Circuit circuit = Circuit::Closed;       ///< See Worker.
+  bool barred = false;                     ///< By its circuit.
   net::TimePoint down_since;               ///< When it went down, or when it became known.
   std::string exclusion;                   ///< Why it is left out though it answers; empty if not.
   std::shared_ptr<Activity> activity = std::make_shared<Activity>();  ///< See Worker.

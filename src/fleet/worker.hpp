@@ -10,6 +10,7 @@
 
 #include "engine/client.hpp"
 #include "fleet/activity.hpp"
+#include "fleet/circuit.hpp"
 #include "fleet/endpoint.hpp"
 #include "net/socket.hpp"
 
@@ -50,6 +51,7 @@ struct Worker {
   std::uint64_t incarnation = 0;        ///< Another one whenever the worker leaves routing, its
                                         ///< engine process or its card changes.
   bool healthy = false;                 ///< May be given requests.
+  Circuit circuit = Circuit::Closed;    ///< HalfOpen: one request at a time only.
   std::shared_ptr<Activity> activity;   ///< What requests do on it; the same through all snapshots
                                         ///< of its card. Null: nobody wants to know.
 

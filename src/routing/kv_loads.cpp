@@ -52,10 +52,15 @@ void KvLoads::occupy(Place& place, std::shared_ptr<const fleet::Worker> worker) 
     }
     slots_[worker->id] = slot;
   }
-  for (const TargetIndex index : place.targets) {
-    targets_[index].routable = worker->healthy;
-  }
   place.worker = std::move(worker);
+  decide_routable(place);
+}
+
+void KvLoads::decide_routable(const Place& place) {
+  const bool tried = place.worker->circuit == fleet::Circuit::HalfOpen && place.trials > 0;
+  for (const TargetIndex index : place.targets) {
+    targets_[index].routable = place.worker->healthy && !tried;
+  }
   update_place(place);
 }
 
@@ -109,6 +114,7 @@ void KvLoads::vacate(Place& place) {
     reorder(index);
   }
   place.targets.clear();
+  place.trials = 0;
   place.worker.reset();
 }
 
@@ -236,7 +242,14 @@ void KvLoads::book(KvBooking& booking, std::span<const kv::SequenceHash> prompt,
   target.blocks += booking.untracked;
   target.prefill_tokens += booking.prefill_tokens;
   ++target.requests;
-  update(booking.target);
+  Place& place = places_[target.slot];
+  booking.trial = place.worker && place.worker->circuit == fleet::Circuit::HalfOpen;
+  if (booking.trial) {
+    ++place.trials;
+    decide_routable(place);
+  } else {
+    update(booking.target);
+  }
 }
 
 void KvLoads::prefill_complete(KvBooking& booking) {
@@ -272,11 +285,17 @@ void KvLoads::release(KvBooking& booking) {
   target.prefill_tokens -= booking.prefill_tokens;
   target.fraction -= booking.output_weight;
   --target.requests;
+  const bool trial = booking.trial;
   booking = {};
   if (target.retired && target.requests == 0) {
     std::erase(retired_, index);
     target = {};
     free_.push_back(index);
+    return;
+  }
+  if (Place& place = places_[target.slot]; trial && !target.retired && place.trials > 0) {
+    --place.trials;
+    decide_routable(place);
     return;
   }
   update(index);

@@ -58,6 +58,7 @@ struct KvBooking {
   std::uint32_t output_tokens = 0;               ///< So far.
   std::uint32_t output_blocks = 0;               ///< Booked for them.
   std::optional<std::uint32_t> expected_output;  ///< Tokens.
+  bool trial = false;                            ///< Let through by a half-open circuit.
 };
 
 /// Load of every target of one worker set, kept by booking. Not thread-safe: its owner locks.
@@ -72,7 +73,8 @@ class KvLoads {
     std::uint32_t slot = 0;           ///< Its worker's.
     std::uint32_t rank = 0;           ///< Data-parallel rank.
     std::uint32_t requests = 0;       ///< Running.
-    bool routable = false;            ///< Its worker is in the set and healthy.
+    bool routable = false;            ///< Its worker is in the set and healthy, and is not being
+                                      ///< tried by another request.
     bool overloaded = false;          ///< Its worker is.
     bool retired = false;             ///< Its worker left; freed when the last request ends.
     std::int64_t prefill_tokens = 0;  ///< Of prompts not computed yet.
@@ -90,6 +92,7 @@ class KvLoads {
     std::shared_ptr<const fleet::Worker> worker;  ///< Null when the slot is empty.
     std::uint32_t first_rank = 0;                 ///< Of the worker.
     std::vector<TargetIndex> targets;             ///< By rank from there on.
+    std::uint32_t trials = 0;                     ///< Running ones; see KvBooking.
   };
 
   /// Costs are ordered as `config` has them.
@@ -139,6 +142,7 @@ class KvLoads {
   TargetIndex allot(const fleet::Worker& worker, std::uint32_t slot, std::uint32_t rank);
   void occupy(Place& place, std::shared_ptr<const fleet::Worker> worker);
   void vacate(Place& place);
+  void decide_routable(const Place& place);
   bool beyond(const Target& target, const fleet::Worker& worker) const;
   void update(TargetIndex index);
   void update_place(const Place& place);

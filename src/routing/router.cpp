@@ -67,7 +67,9 @@ class LoadTable {
       if (worker->healthy && !excluded && wanted && worker->slot < places_.size() &&
           worker->has_adapter(request.adapter) && worker->has_taints(request.required_taints)) {
         occupy(*worker);
-        candidates_.push_back(&worker);
+        if (!on_trial(*worker) || places_[worker->slot].trials == 0) {
+          candidates_.push_back(&worker);
+        }
       }
     }
     if (candidates_.empty()) {
@@ -76,6 +78,7 @@ class LoadTable {
     const auto& chosen = *candidates_[pick(mode)];
     ++picks_[static_cast<std::size_t>(request.worker_id ? PickReason::Pinned : PickReason::Mode)];
     ++places_[chosen->slot].in_flight;
+    places_[chosen->slot].trials += on_trial(*chosen) ? 1 : 0;
     return chosen;
   }
 
@@ -83,6 +86,7 @@ class LoadTable {
     const std::lock_guard lock(mutex_);
     if (Place& place = places_[worker.slot]; place.worker == worker.id) {
       --place.in_flight;
+      place.trials -= on_trial(worker) && place.trials > 0 ? 1 : 0;
     } else if (const auto former = former_.find(worker.id);
                former != former_.end() && --former->second == 0) {
       former_.erase(former);
@@ -129,7 +133,12 @@ class LoadTable {
   struct Place {
     std::uint64_t worker = 0;  // 0 before the slot's first use
     std::uint32_t in_flight = 0;
+    std::uint32_t trials = 0;  // of these, those that its half-open circuit let through
   };
+
+  static bool on_trial(const fleet::Worker& worker) {
+    return worker.circuit == fleet::Circuit::HalfOpen;
+  }
 
   // A slot is given to another worker once its worker has left, which may still have requests to
   // end: those stay counted under its own id.
@@ -141,7 +150,7 @@ class LoadTable {
     if (place.in_flight > 0) {
       former_[place.worker] += place.in_flight;
     }
-    place = {.worker = worker.id, .in_flight = 0};
+    place = {.worker = worker.id};
     if (const auto former = former_.find(worker.id); former != former_.end()) {
       place.in_flight = former->second;
       former_.erase(former);

@@ -85,6 +85,7 @@ net::Task<std::optional<Generation::Choice::Failure>> Generation::Choice::attemp
     event_.reset();
     failed = failure();
     if (!failed && prefilled_) {
+      report_served(prefill_.get());
       prefill_.reset();
       if (!main_) {
         failed = start_decode();
@@ -96,6 +97,9 @@ net::Task<std::optional<Generation::Choice::Failure>> Generation::Choice::attemp
   }
   if (failed) {
     report(*failed);
+  } else {
+    report_served(prefill_.get());
+    report_served(main_.get());
   }
   end_attempt(failed.has_value());
   co_return failed;
@@ -433,14 +437,19 @@ void Generation::Choice::moved(observe::MigrationOutcome outcome) {
   }
 }
 
+// A leg did what was asked of it.
+void Generation::Choice::report_served(const Leg* leg) {
+  if (leg) {
+    owner_.service_.report_served(leg->worker());
+  }
+}
+
 void Generation::Choice::report(const Failure& failure) {
   if (!failure.worker) {
     return;
   }
   const ErrorTraits& row = traits(failure.error.code);
-  if (row.worker_down) {
-    owner_.service_.report_failure(*failure.worker);
-  }
+  owner_.service_.report_failure(*failure.worker, failure.error.code);
   for (Leg* const leg : {prefill_.get(), main_.get()}) {
     if (leg && leg->worker().id == failure.worker->id) {
       leg->end_session(row.worker_down);

@@ -83,6 +83,7 @@ class Generation::Choice final : public engine::TokenSink {
   void moving(observe::MigrationType type);
   void moved(observe::MigrationOutcome outcome);
   void report(const Failure& failure);
+  void report_served(const Leg* leg);
   void on_prefilled(const engine::Finish& finish);
   std::optional<Error> take_prompt(const engine::PromptInfo& info);
   void keep(std::span<const engine::TokenId> ids);

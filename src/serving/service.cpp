@@ -14,15 +14,14 @@ constexpr net::Duration kSweepInterval = std::chrono::seconds(1);
 }  // namespace
 
 Service::Service(net::Reactor& reactor, ClientFactory make_client, routing::Router& router,
-                 CpuPool& pool, observe::Registry& registry, ServiceOptions options,
-                 ReportFailure report_failure)
+                 CpuPool& pool, observe::Registry& registry, ServiceOptions options, Report report)
     : reactor_(reactor),
       make_client_(std::move(make_client)),
       router_(router),
       pool_(pool),
       registry_(registry),
       options_(std::move(options)),
-      report_failure_(std::move(report_failure)),
+      report_(std::move(report)),
       fleet_(std::make_shared<fleet::Fleet>()),
       random_(std::random_device{}()),
       releases_(std::make_unique<PendingReleases>(options_.release_timeout)),
@@ -97,8 +96,19 @@ std::shared_ptr<engine::EngineClient> Service::client(const fleet::Worker& worke
   return client;
 }
 
-void Service::report_failure(const fleet::Worker& worker) {
-  report_failure_(worker.id, worker.incarnation);
+void Service::report_failure(const fleet::Worker& worker, ErrorCode code) {
+  if (const auto outcome = fleet::outcome_of(code)) {
+    report_(worker.id, worker.incarnation, *outcome);
+  }
+}
+
+void Service::report_served(const fleet::Worker& worker) {
+  if (worker.activity) {
+    worker.activity->served();
+  }
+  if (worker.circuit == fleet::Circuit::HalfOpen) {
+    report_(worker.id, worker.incarnation, fleet::Outcome::Served);
+  }
 }
 
 observe::ModelShard& Service::metrics(std::string_view model) {

@@ -70,15 +70,16 @@ struct ServiceOptions {
 /// pools. Belongs to that reactor; only the constructor's references are shared.
 class Service {
  public:
-  /// Told about failures that take a worker out of routing; called in the reactor.
-  using ReportFailure = std::function<void(std::uint64_t worker_id, std::uint64_t incarnation)>;
+  /// Told how requests ended, where that matters to the fleet; called in the reactor.
+  using Report = std::function<void(std::uint64_t worker_id, std::uint64_t incarnation,
+                                    fleet::Outcome outcome)>;
 
   /// Makes an engine's client in this reactor, usually engine::make_client; the seam for tests.
   using ClientFactory = std::function<std::unique_ptr<engine::EngineClient>(engine::ClientOptions)>;
 
   /// Everything referenced outlives the service.
   Service(net::Reactor& reactor, ClientFactory make_client, routing::Router& router, CpuPool& pool,
-          observe::Registry& registry, ServiceOptions options, ReportFailure report_failure);
+          observe::Registry& registry, ServiceOptions options, Report report);
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -125,8 +126,11 @@ class Service {
 
   /// The client of a worker's engine, made on first use. Shared with running generations.
   std::shared_ptr<engine::EngineClient> client(const fleet::Worker& worker);
-  /// Reports that a request met a failure of this worker.
-  void report_failure(const fleet::Worker& worker);
+  /// Reports that a request to this worker, or a leg of one, failed. Only what is the worker's
+  /// fault reaches the fleet.
+  void report_failure(const fleet::Worker& worker, ErrorCode code);
+  /// Reports that the worker did what was asked of it.
+  void report_served(const fleet::Worker& worker);
 
   /// This reactor's metrics of a model (`Registry::kUnknownModel` for names that do not exist).
   observe::ModelShard& metrics(std::string_view model);
@@ -161,7 +165,7 @@ class Service {
   CpuPool& pool_;
   observe::Registry& registry_;
   ServiceOptions options_;
-  ReportFailure report_failure_;
+  Report report_;
   std::shared_ptr<const fleet::Fleet> fleet_;
   std::unordered_map<fleet::WorkerId, std::shared_ptr<const fleet::Worker>> workers_;
   std::shared_ptr<const routing::KvViewMap> kv_views_;  // null outside of kv mode

@@ -227,6 +227,7 @@ std::string health_body(const serving::Service& service) {
         writer.key("role").string(fleet::role_name(set->role));
         writer.key("endpoint").string(worker->endpoint.url);
         writer.key("healthy").boolean(worker->healthy);
+        writer.key("circuit").string(fleet::circuit_name(worker->circuit));
         writer.key("taints").begin_array();
         for (const std::string& taint : worker->taints) {
           writer.string(taint);

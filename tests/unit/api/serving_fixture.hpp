@@ -133,7 +133,7 @@ class ServingFixture : public ::testing::Test {
               return std::make_unique<FakeEngineClient>(engine_);
             },
             router_, pool_, registry_, {.inline_prompt_bytes = 4096},
-            [](std::uint64_t, std::uint64_t) {}),
+            [](std::uint64_t, std::uint64_t, fleet::Outcome) {}),
         api_(service_, registry_, options, 7) {}
 
  public:

@@ -186,6 +186,21 @@ TEST(ServeOptions, PrefillEnginesAreNamedBesideTheOthers) {
                   .fleet.decode_alone);
 }
 
+TEST(ServeOptions, CircuitsOpenAfterFiveFailuresForTenSecondsUnlessToldOtherwise) {
+  const auto of = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--direct", "--engine-url", "h:1"});
+    const auto options = serve_options(*serve({.arguments = std::move(arguments)}));
+    EXPECT_TRUE(options.has_value());
+    return options->fleet.circuit;
+  };
+  EXPECT_EQ(of({}).failures, 5U);
+  EXPECT_EQ(of({}).open, std::chrono::seconds(10));
+  EXPECT_EQ(of({}).longest_open, std::chrono::seconds(120));
+  EXPECT_EQ(of({"--circuit-breaker-failures", "0"}).failures, 0U);
+  EXPECT_EQ(of({"--circuit-breaker-open-secs", "0.5"}).open, std::chrono::milliseconds(500));
+  EXPECT_EQ(of({"--circuit-breaker-open-secs", "300"}).longest_open, std::chrono::seconds(300));
+}
+
 TEST(ServeOptions, EachWrongCombinationHasOneClearLine) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> rows{
       {{},

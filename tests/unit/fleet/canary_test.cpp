@@ -29,13 +29,13 @@ class CanaryTest : public ::testing::Test {
     options.busy_stall = 60s;
   }
   static net::Task<> into(Canary& canary, engine::EngineClient& client, std::string model,
-                          std::optional<Result<>>& out) {
-    out = co_await canary.run(client, model);
+                          CanaryPart part, std::optional<Result<>>& out) {
+    out = co_await canary.run(client, model, part);
   }
   /// The outcome of one canary.
-  Result<> run(const std::string& model = "m") {
+  Result<> run(const std::string& model = "m", CanaryPart part = {}) {
     std::optional<Result<>> out;
-    net::testing::run_task(reactor, into(canary, client, model, out));
+    net::testing::run_task(reactor, into(canary, client, model, part, out));
     return out.value_or(fail(ErrorCode::Internal, "did not end"));
   }
   std::int64_t counted(CanaryResult result) const { return counters.get(result); }
@@ -145,7 +145,7 @@ TEST_F(CanaryTest, GivingUpAbortsTheGeneration) {
   std::optional<Result<>> out;
   net::TaskGroup group;
   bool done = false;
-  reactor.post([&] { group.spawn(into(canary, client, "m", out)); });
+  reactor.post([&] { group.spawn(into(canary, client, "m", {}, out)); });
   ASSERT_TRUE(net::testing::run_until(reactor, [&] { return fake.streams == 1; }));
   reactor.post([&] {
     group.cancel();
@@ -295,6 +295,40 @@ TEST(CanaryPayloads, MistakesAreNamed) {
     EXPECT_THAT(payload.error().message, HasSubstr(message)) << text;
     EXPECT_EQ(payload.error().message.find('\n'), std::string::npos);
   }
+}
+
+TEST_F(CanaryTest, APrefillEngineIsAskedForAHandOver) {
+  ASSERT_TRUE(run("m", {.role = Role::Prefill}).has_value());
+  const engine::GenerateRequest& sent = fake.generations.at(0);
+  EXPECT_EQ(sent.leg, engine::Leg::Prefill);
+  EXPECT_EQ(json::dump(sent.kv_transfer_params),
+            R"({"do_remote_decode":true,"do_remote_prefill":false})");
+  EXPECT_FALSE(sent.bootstrap.has_value());
+}
+
+TEST_F(CanaryTest, ADecodeEngineThatRefusesAWholeRequestIsWell) {
+  fake.fails = Error{ErrorCode::EngineRejected, "a decode engine needs a prefill", {}};
+  EXPECT_TRUE(run("m", {.role = Role::Decode}).has_value());
+  EXPECT_EQ(counted(CanaryResult::Refused), 1);
+  EXPECT_EQ(fake.generations.at(0).leg, engine::Leg::Whole);
+  EXPECT_FALSE(run("m", {.role = Role::Prefill}).has_value());
+  EXPECT_FALSE(run().has_value()) << "others have no such excuse";
+  fake.fails = Error{ErrorCode::EngineUnknown, "broken", {}};
+  EXPECT_FALSE(run("m", {.role = Role::Decode}).has_value());
+}
+
+TEST_F(CanaryTest, EnginesThatTellTheirRoleMeetNoPeer) {
+  for (const Role role : {Role::Prefill, Role::Decode}) {
+    ASSERT_TRUE(run("m", {.role = role, .meets_peer = true}).has_value());
+    const engine::GenerateRequest& sent = fake.generations.back();
+    EXPECT_EQ(sent.leg, role == Role::Prefill ? engine::Leg::Prefill : engine::Leg::Decode);
+    ASSERT_TRUE(sent.bootstrap.has_value());
+    EXPECT_EQ(sent.bootstrap->host, "2.2.2.2");
+    EXPECT_NE(sent.bootstrap->port, 0);
+    EXPECT_GE(sent.bootstrap->room, 0);
+    EXPECT_TRUE(sent.kv_transfer_params.is_null());
+  }
+  EXPECT_NE(fake.generations[0].bootstrap->room, fake.generations[1].bootstrap->room);
 }
 
 }  // namespace

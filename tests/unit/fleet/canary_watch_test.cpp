@@ -178,7 +178,7 @@ TEST_F(CanaryWatchTest, AfterARequestsFailureACanaryDecides) {
   start();
   ASSERT_TRUE(wait([&] { return healthy(); }));
   fail_generations();
-  in_turn([&] { fleet->report_failure(worker()->id, worker()->incarnation); });
+  in_turn([&] { fleet->report(worker()->id, worker()->incarnation, Outcome::Down); });
   ASSERT_TRUE(wait([&] { return counted(CanaryResult::Failure) >= 1; }));
   EXPECT_FALSE(healthy());
   fake.fails.reset();
@@ -190,7 +190,7 @@ TEST_F(CanaryWatchTest, TheActivityOfAWorkerOutlivesSnapshots) {
   ASSERT_TRUE(wait([&] { return healthy(); }));
   const auto activity = worker()->activity;
   ASSERT_NE(activity, nullptr);
-  in_turn([&] { fleet->report_failure(worker()->id, worker()->incarnation); });
+  in_turn([&] { fleet->report(worker()->id, worker()->incarnation, Outcome::Down); });
   ASSERT_TRUE(wait([&] { return healthy(); }));
   EXPECT_EQ(worker()->activity, activity);
 }

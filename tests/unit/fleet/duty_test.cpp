@@ -15,7 +15,6 @@ namespace fairlead::fleet {
 namespace {
 
 using engine::Leg;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::Members;

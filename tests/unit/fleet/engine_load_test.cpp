@@ -150,7 +150,7 @@ TEST_F(EngineLoadTest, AWorkerThatLeavesIsForgottenAtOnce) {
   in_turn([&] {
     const auto worker = fleet->snapshot()->worker(worker_id(kUrl));
     fake.info.reset();
-    fleet->report_failure(worker->id, worker->incarnation);
+    fleet->report(worker->id, worker->incarnation, Outcome::Down);
   });
   EXPECT_EQ(blocks(0), std::nullopt);
   EXPECT_EQ(blocks(1), std::nullopt);

@@ -225,7 +225,7 @@ TEST_F(LiveFleetTest, ReadinessFollowsThePrefillEngineAtOnce) {
   start({kA}, {kP});
   ASSERT_TRUE(wait([&] { return model() && model()->ready(); }));
   in_turn([&] {
-    fleet->report_failure(worker(kP)->id, worker(kP)->incarnation);
+    fleet->report(worker(kP)->id, worker(kP)->incarnation, Outcome::Down);
     EXPECT_FALSE(model()->ready());
   });
   ASSERT_TRUE(wait([&] { return model()->ready(); }));
@@ -317,7 +317,7 @@ TEST_F(LiveFleetTest, AReportedWorkerLeavesAtOnceAndComesBack) {
   ASSERT_TRUE(wait([&] { return healthy() == 2; }));
   const std::uint64_t incarnation = worker(kA)->incarnation;
   in_turn([&] {
-    fleet->report_failure(worker_id(kA), incarnation);
+    fleet->report(worker_id(kA), incarnation, Outcome::Down);
     EXPECT_EQ(healthy(), 1U);
     ASSERT_NE(worker(kA), nullptr) << "unhealthy workers stay listed";
     EXPECT_FALSE(worker(kA)->healthy);
@@ -327,7 +327,7 @@ TEST_F(LiveFleetTest, AReportedWorkerLeavesAtOnceAndComesBack) {
   EXPECT_GT(worker(kA)->incarnation, incarnation);
   // What still fails of the former life says nothing about this one.
   const int before = snapshots;
-  in_turn([&] { fleet->report_failure(worker_id(kA), incarnation); });
+  in_turn([&] { fleet->report(worker_id(kA), incarnation, Outcome::Down); });
   EXPECT_EQ(snapshots, before);
   EXPECT_EQ(healthy(), 2U);
 }
@@ -336,7 +336,7 @@ TEST_F(LiveFleetTest, ReportsAboutStrangersAreIgnored) {
   engines[kAKey].info = info_of();
   start({kA});
   ASSERT_TRUE(wait([&] { return healthy() == 1; }));
-  in_turn([&] { fleet->report_failure(42, 0); });
+  in_turn([&] { fleet->report(42, 0, Outcome::Down); });
   EXPECT_EQ(healthy(), 1U);
 }
 
@@ -345,7 +345,7 @@ TEST_F(LiveFleetTest, AWorkerThatKeepsFailingWaitsLonger) {
   start({kA});
   ASSERT_TRUE(wait([&] { return healthy() == 1; }));
   const auto fail_once = [&] {
-    in_turn([&] { fleet->report_failure(worker_id(kA), worker(kA)->incarnation); });
+    in_turn([&] { fleet->report(worker_id(kA), worker(kA)->incarnation, Outcome::Down); });
     const auto left = net::Clock::now();
     EXPECT_TRUE(wait([&] { return healthy() == 1; }));
     return net::Clock::now() - left;
@@ -603,7 +603,7 @@ TEST_F(LiveFleetTest, ACohortThatStaysDownIsSucceededThoughNothingElseHappens) {
   ASSERT_TRUE(wait([&] { return healthy() == 1 && engines[kBKey].checks > 0; }));
   ASSERT_TRUE(worker(kA));
   engines[kAKey].hangs = true;
-  in_turn([&] { fleet->report_failure(worker_id(kA), worker(kA)->incarnation); });
+  in_turn([&] { fleet->report(worker_id(kA), worker(kA)->incarnation, Outcome::Down); });
   ASSERT_TRUE(wait([&] { return worker(kB) != nullptr; }));
   EXPECT_EQ(worker(kA), nullptr);
   EXPECT_EQ(model()->model_id, "/models/other");

@@ -439,5 +439,33 @@ TEST_F(KvRouterTest, OtherModesTakeTheSameCallAndCountTheirPicks) {
   EXPECT_EQ(parse_router_mode("kv"), RouterMode::Kv);
 }
 
+TEST(KvTrials, AHalfOpenWorkerGetsOneRequestAtATime) {
+  RouterOptions options;
+  options.mode = RouterMode::Kv;
+  Router router(options);
+  const auto set = make_kv_set(2, 2);
+  auto tried = std::make_shared<fleet::Worker>(*set->workers[0]);
+  tried->circuit = fleet::Circuit::HalfOpen;
+  set->workers[0] = tried;
+  const KvRoute route{.prompt_tokens = 64};
+  const RouteRequest named{.worker_id = 100, .excluded = {}, .adapter = {}};
+  std::vector<Reservation> held;
+  int trials = 0;
+  for (int i = 0; i < 20; ++i) {
+    held.push_back(std::move(*router.choose(set, {}, route)));
+    trials += held.back().worker().id == 100 ? 1 : 0;
+  }
+  EXPECT_EQ(trials, 1) << "at all of its ranks together";
+  EXPECT_FALSE(router.choose(set, named, route));
+  held.clear();
+  held.push_back(std::move(*router.choose(set, named, route)));
+  EXPECT_FALSE(router.choose(set, named, route));
+  const auto closed_set = std::make_shared<fleet::WorkerSet>(*set);
+  auto closed = std::make_shared<fleet::Worker>(*tried);
+  closed->circuit = fleet::Circuit::Closed;
+  closed_set->workers[0] = closed;
+  EXPECT_TRUE(router.choose(closed_set, named, route)) << "the trial still runs";
+}
+
 }  // namespace
 }  // namespace fairlead::routing

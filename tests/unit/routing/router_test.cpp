@@ -209,5 +209,35 @@ TEST(RouterMode, NamesOfTheCommandLine) {
   EXPECT_FALSE(parse_router_mode("Round-Robin"));
 }
 
+TEST(Router, AHalfOpenWorkerGetsOneRequestAtATime) {
+  for (const RouterMode mode :
+       {RouterMode::RoundRobin, RouterMode::Random, RouterMode::LeastLoaded}) {
+    Router router(mode, 1);
+    fleet::WorkerSet set = make_set(2);
+    auto tried = std::make_shared<fleet::Worker>(*set.workers[0]);
+    tried->circuit = fleet::Circuit::HalfOpen;
+    set.workers[0] = tried;
+    std::vector<Reservation> held;
+    int trials = 0;
+    for (int i = 0; i < 20; ++i) {
+      held.push_back(std::move(*router.choose(set, {})));
+      trials += held.back().worker().id == 100 ? 1 : 0;
+    }
+    EXPECT_EQ(trials, 1);
+    EXPECT_FALSE(router.choose(set, {.worker_id = 100, .excluded = {}, .adapter = {}}));
+    held.clear();
+    EXPECT_TRUE(router.choose(set, {.worker_id = 100, .excluded = {}, .adapter = {}}))
+        << "the next one, once the trial has ended";
+    held.push_back(
+        std::move(*router.choose(set, {.worker_id = 100, .excluded = {}, .adapter = {}})));
+    auto closed = std::make_shared<fleet::Worker>(*tried);
+    closed->circuit = fleet::Circuit::Closed;
+    set.workers[0] = closed;
+    EXPECT_TRUE(router.choose(set, {.worker_id = 100, .excluded = {}, .adapter = {}}));
+    held.clear();
+    EXPECT_EQ(router.in_flight(100), 0U);
+  }
+}
+
 }  // namespace
 }  // namespace fairlead::routing

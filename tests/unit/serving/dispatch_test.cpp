@@ -91,7 +91,9 @@ class Frontend {
               return std::make_unique<FakeClient>(engines, options.authority);
             },
             router_, pool_, registry_, options(enforce),
-            [this](std::uint64_t worker, std::uint64_t) { blamed.push_back(worker); }) {
+            [this](std::uint64_t worker, std::uint64_t, fleet::Outcome) {
+              blamed.push_back(worker);
+            }) {
     auto assets = std::make_shared<ModelContext>();
     assets->tokenizer = testing::byte_tokenizer();
     assets->eos_token_ids = {256};

@@ -29,7 +29,12 @@ class GenerationFixture : public ::testing::Test {
               return std::make_unique<FakeClient>(engines_, options.authority);
             },
             router_, pool_, registry_, std::move(options),
-            [this](std::uint64_t worker, std::uint64_t) { reported_.push_back(worker); }) {
+            [this](std::uint64_t worker, std::uint64_t, fleet::Outcome outcome) {
+              outcomes_.push_back(outcome);
+              if (outcome == fleet::Outcome::Down) {
+                reported_.push_back(worker);
+              }
+            }) {
     set_model({make_set(1, fleet::Role::Aggregated, engine::Backend::Vllm, 1, 2)});
     auto assets = std::make_shared<ModelContext>();
     assets->tokenizer = byte_tokenizer();
@@ -133,7 +138,8 @@ class GenerationFixture : public ::testing::Test {
   routing::Router router_;
   CpuPool pool_;
   observe::Registry registry_;
-  std::vector<std::uint64_t> reported_;
+  std::vector<std::uint64_t> reported_;  // as down
+  std::vector<fleet::Outcome> outcomes_;
   Service service_;
   std::shared_ptr<const fleet::Model> model_;
   std::shared_ptr<const ModelContext> assets_;

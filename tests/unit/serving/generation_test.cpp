@@ -179,5 +179,13 @@ TEST_F(GenerationTest, SilenceBeforeAWholeAnswerIsExpected) {
   EXPECT_EQ(reported_, (std::vector<std::uint64_t>{2}));
 }
 
+TEST_F(GenerationTest, HowRequestsEndIsReportedWhereItMatters) {
+  start(spec("a"));
+  in_turn([&] { engines_.streams[0].sink->on_error({ErrorCode::EngineUnknown, "broken", {}}); });
+  ASSERT_TRUE(outcome_ && !*outcome_);
+  EXPECT_EQ(outcomes_, std::vector{fleet::Outcome::Failed});
+  EXPECT_TRUE(reported_.empty());
+}
+
 }  // namespace
 }  // namespace fairlead::serving

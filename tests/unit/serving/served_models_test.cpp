@@ -58,13 +58,9 @@ class ServiceModels : public ::testing::Test {
   routing::Router router_{routing::RouterMode::RoundRobin, 1};
   CpuPool pool_{{.threads = 1, .queue_jobs = 1}};
   observe::Registry registry_{"fairlead_frontend", 1};
-  Service service_{reactor_,
-                   [](const engine::ClientOptions&) { return nullptr; },
-                   router_,
-                   pool_,
-                   registry_,
-                   {},
-                   [](std::uint64_t, std::uint64_t) {}};
+  Service service_{
+      reactor_, [](const engine::ClientOptions&) { return nullptr; }, router_, pool_, registry_,
+      {},       [](std::uint64_t, std::uint64_t, fleet::Outcome) {}};
 };
 
 TEST_F(ServiceModels, RequestsShareOneHandleUntilTheFleetChanges) {
