@@ -82,6 +82,9 @@ class FakeClient final : public engine::EngineClient {
 /// An encoder that keeps what it is given.
 class Recorder final : public ResponseEncoder {
  public:
+  void on_prompt(std::uint32_t choice, const engine::PromptInfo&) override {
+    before_prompt.push_back(text[choice]);
+  }
   void on_delta(std::uint32_t choice, const Delta& delta, const Usage&) override {
     text[choice] += delta.text;
   }
@@ -95,6 +98,7 @@ class Recorder final : public ResponseEncoder {
     on_resume_();
   }
   std::map<std::uint32_t, std::string> text;
+  std::vector<std::string> before_prompt;  // text that was there whenever a prompt was told
   std::map<std::uint32_t, EndReason> ends;
   std::map<std::uint32_t, Usage> usages;
   bool full = false;

@@ -253,6 +253,19 @@ TEST_F(MeetingLegsTest, OutputWaitsForThePromptsLogprobs) {
   ASSERT_TRUE(outcome_ && *outcome_);
 }
 
+TEST_F(MeetingLegsTest, APromptThatIsToldBehindTheFirstTokenTakesNothingBack) {
+  start(spec("abc"));
+  in_turn([&] { engines_.tokens(1, "x"); });
+  in_turn([&] { engines_.streams[0].sink->on_prompt({.prompt_tokens = 3, .logprobs = {}}); });
+  end_prefill(0, prefilled("null"));
+  const auto finish = finished(2);
+  in_turn([&] { engines_.tokens(1, "y", &finish); });
+  ASSERT_TRUE(outcome_ && *outcome_);
+  EXPECT_EQ(encoder_.text[0], "xy");
+  EXPECT_TRUE(encoder_.before_prompt.empty());
+  EXPECT_EQ((*outcome_)->cached_tokens, 2u);
+}
+
 TEST_F(MeetingLegsTest, APrefillEngineThatIsLastToSpeakIsHeardOut) {
   start(spec("abc"));
   const auto finish = finished(1);
