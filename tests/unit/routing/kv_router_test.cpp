@@ -157,6 +157,23 @@ TEST_F(KvRouterTest, SharedPrefixesOfRunningRequestsCountOnce) {
   EXPECT_EQ(blocks(100), 20);
 }
 
+TEST_F(KvRouterTest, PromptsThatWereNotHashedCountInFull) {
+  start(2);
+  const auto unhashed = [](std::uint32_t blocks) {
+    KvRoute out;
+    out.prompt_tokens = blocks * 16 + 4;
+    out.block_size = 16;
+    return out;
+  };
+  const Reservation large = must(unhashed(40));
+  EXPECT_EQ(blocks(large.worker().id), 40);
+  const Reservation small = must(unhashed(2));
+  const Reservation another = must(unhashed(2));
+  EXPECT_NE(small.worker().id, large.worker().id);
+  EXPECT_EQ(another.worker().id, small.worker().id);
+  EXPECT_EQ(blocks(small.worker().id), 4);
+}
+
 TEST_F(KvRouterTest, PinsAreCheckedAndNeverRerouted) {
   RouterOptions options;
   options.thresholds.active_prefill_tokens = 100;
