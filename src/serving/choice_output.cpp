@@ -65,10 +65,7 @@ void Generation::Choice::on_prefilled(const engine::Finish& finish) {
 }
 
 std::optional<Error> Generation::Choice::take_prompt(const engine::PromptInfo& info) {
-  // A prefill engine may speak behind its peer's first token. Encoders begin anew at the prompt,
-  // and would lose that token; where log-probabilities are awaited there is none yet.
-  const bool late = usage_.completion_tokens > 0 && !request_.output.prompt_logprobs;
-  if (ended_ || late) {
+  if (ended_) {
     return std::nullopt;
   }
   last_message_ = net::Reactor::current()->now();

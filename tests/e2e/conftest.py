@@ -9,7 +9,7 @@ import pytest
 pytest.register_assert_rewrite("fairlead.families", "fairlead.pairs")
 from fairlead import FaultProxy, Launcher, MockEngine, compile_protos, fault_seed
 from fairlead.families import FAMILIES
-from fairlead.pairs import PAIR_FAMILIES, TOKEN_ROUTE
+from fairlead.pairs import TOKEN_ROUTE
 
 # Everything under test listens on the loopback; a proxy of the machine must not see it.
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost,::1"
@@ -70,15 +70,9 @@ def family(request):
     return request.param
 
 
-@pytest.fixture(params=PAIR_FAMILIES, ids=lambda family: family.backend)
+@pytest.fixture(params=[*FAMILIES, TOKEN_ROUTE], ids=lambda family: family.backend)
 def pair_family(request):
-    """Each family in turn of which prefill and decode engines can be simulated."""
-    return request.param
-
-
-@pytest.fixture(params=[*PAIR_FAMILIES, TOKEN_ROUTE], ids=lambda family: family.backend)
-def any_pair_family(request):
-    """Also the one whose answers are not streamed."""
+    """Each family in turn, and engines whose answers are not streamed."""
     return request.param
 
 

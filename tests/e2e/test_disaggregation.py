@@ -19,8 +19,8 @@ def totals(engines):
 
 
 @pytest.mark.parametrize("mode", ["round-robin", "kv", "random"])
-def test_D1_P9_each_request_uses_one_engine_of_each_kind(any_pair_family, launcher, mode):
-    pools = Pools(any_pair_family, launcher, serve_flags=("--router-mode", mode))
+def test_D1_P9_each_request_uses_one_engine_of_each_kind(pair_family, launcher, mode):
+    pools = Pools(pair_family, launcher, serve_flags=("--router-mode", mode))
     for i in range(5):
         answer = complete(pools.server, f"d1-{i}", max_tokens=6)
         assert answer.status_code == 200, answer.text
@@ -37,8 +37,8 @@ def test_D1_P9_each_request_uses_one_engine_of_each_kind(any_pair_family, launch
     pools.expect_idle()
 
 
-def test_D2_D5_all_engines_of_both_pools_get_requests(any_pair_family, launcher):
-    pools = Pools(any_pair_family, launcher, 2, 2, serve_flags=("--router-mode", "round-robin"))
+def test_D2_D5_all_engines_of_both_pools_get_requests(pair_family, launcher):
+    pools = Pools(pair_family, launcher, 2, 2, serve_flags=("--router-mode", "round-robin"))
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda i: complete(pools.server, f"d2-{i}", max_tokens=5), range(16)))
     for i, answer in enumerate(answers):
@@ -56,8 +56,8 @@ def test_D2_D5_all_engines_of_both_pools_get_requests(any_pair_family, launcher)
 
 
 @pytest.mark.parametrize("mode", ["round-robin", "kv"])
-def test_ranks_of_both_engines_are_used_and_told(any_pair_family, launcher, mode):
-    pools = Pools(any_pair_family, launcher, flags=("--data-parallel-size", 2, "--fault", "slow:20"),
+def test_ranks_of_both_engines_are_used_and_told(pair_family, launcher, mode):
+    pools = Pools(pair_family, launcher, flags=("--data-parallel-size", 2, "--fault", "slow:20"),
                   serve_flags=("--router-mode", mode))
     count = 8
     with ThreadPoolExecutor(count) as pool:
@@ -87,8 +87,8 @@ def rank_of(request):
 
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "stream"])
-def test_several_sequences_are_several_pairs(any_pair_family, launcher, route, streamed):
-    pools = Pools(any_pair_family, launcher, 2, 2, serve_flags=("--router-mode", "round-robin"))
+def test_several_sequences_are_several_pairs(pair_family, launcher, route, streamed):
+    pools = Pools(pair_family, launcher, 2, 2, serve_flags=("--router-mode", "round-robin"))
     fields = {**ROUTES[route], "n": 2, "max_tokens": 5}
     prompts = 1
     if route == "/v1/completions":
@@ -116,13 +116,13 @@ def test_several_sequences_are_several_pairs(any_pair_family, launcher, route, s
     pools.expect_idle()
 
 
-def test_D4_decode_begins_when_the_prompt_is_computed(any_pair_family, launcher):
-    pools = Pools(any_pair_family, launcher, prefill_flags=SLOW)
+def test_D4_decode_begins_when_the_prompt_is_computed(pair_family, launcher):
+    pools = Pools(pair_family, launcher, prefill_flags=SLOW)
     (prefill,), (decode,) = pools.prefill, pools.decode
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(complete, pools.server, "d4", max_tokens=4)
         prefill.wait_state(running=1)
-        if any_pair_family.backend == "sglang":
+        if pair_family.backend == "sglang":
             wait_until(lambda: totals([decode]) == [1], 10, "the decode engine to get its part")
             assert prefill.state()["finished_total"] == 0, "both have it at once"
         else:
@@ -136,8 +136,8 @@ def test_D4_decode_begins_when_the_prompt_is_computed(any_pair_family, launcher)
     pools.expect_idle()
 
 
-def test_a_prefill_worker_is_free_when_it_has_handed_over(pair_family, launcher):
-    pools = Pools(pair_family, launcher, prefill_flags=SLOW,
+def test_a_prefill_worker_is_free_when_it_has_handed_over(family, launcher):
+    pools = Pools(family, launcher, prefill_flags=SLOW,
                   decode_flags=("--token-interval-ms", 30), serve_flags=("--router-mode", "kv"))
     server = pools.server
     prefill, decode = (str(pools.id_of(engine)) for engine in pools.engines)
@@ -161,16 +161,16 @@ def test_a_prefill_worker_is_free_when_it_has_handed_over(pair_family, launcher)
     pools.expect_idle()
 
 
-def test_the_hand_off_reaches_decode_whole(any_pair_family, launcher):
-    if any_pair_family.backend == "sglang":
+def test_the_hand_off_reaches_decode_whole(pair_family, launcher):
+    if pair_family.backend == "sglang":
         pytest.skip("its engines meet in a room")
-    pools = Pools(any_pair_family, launcher)
+    pools = Pools(pair_family, launcher)
     assert complete(pools.server, "whole", prompt=list(range(300, 500)), max_tokens=2).status_code == 200
     prefill, decode = (asked(engine)[-1] for engine in pools.engines)
     first, second = (connector(request) for request in (prefill, decode))
     assert first == {"do_remote_decode": True}
     # gRPC knows no whole numbers here, and vLLM pastes the port into a URL.
-    port = "0" if any_pair_family.backend == "vllm" else 0
+    port = "0" if pair_family.backend == "vllm" else 0
     assert second == {
         "do_remote_decode": False, "do_remote_prefill": True, "remote_engine_id": second["remote_engine_id"],
         "remote_host": "127.0.0.1", "remote_port": port, "remote_request_id": request_id("whole"), "tp_size": 1,

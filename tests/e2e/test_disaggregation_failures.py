@@ -27,8 +27,8 @@ def expect_answers(pools, name, count=4, tokens=5):
 
 @pytest.mark.parametrize("role", ["prefill", "decode"])
 @pytest.mark.parametrize("fault", FAILED.values(), ids=FAILED)
-def test_before_the_first_token_another_engine_takes_over(pair_family, launcher, role, fault):
-    pools = Pools(pair_family, launcher, 2, 2, serve_flags=ROBIN)
+def test_before_the_first_token_another_engine_takes_over(family, launcher, role, fault):
+    pools = Pools(family, launcher, 2, 2, serve_flags=ROBIN)
     broken = getattr(pools, role)[0]
     broken.set_faults(fault)
     expect_answers(pools, f"{role}-{fault}")
@@ -42,9 +42,9 @@ def test_before_the_first_token_another_engine_takes_over(pair_family, launcher,
 
 
 @pytest.mark.parametrize("role", ["prefill", "decode"])
-def test_a_killed_engine_is_replaced_amid_the_prompt(pair_family, launcher, role):
+def test_a_killed_engine_is_replaced_amid_the_prompt(family, launcher, role):
     # The decode engine is never at its first token while the client is told nothing.
-    pools = Pools(pair_family, launcher, 2, 2, serve_flags=ROBIN, **{f"{role}_flags": SLOW})
+    pools = Pools(family, launcher, 2, 2, serve_flags=ROBIN, **{f"{role}_flags": SLOW})
     engines = getattr(pools, role)
     if role == "decode":
         for engine in engines:
@@ -56,7 +56,7 @@ def test_a_killed_engine_is_replaced_amid_the_prompt(pair_family, launcher, role
         answer = answer.result()
     assert answer.status_code == 200, answer.text
     assert answer.json()["choices"][0]["token_ids"] == formula(f"kill-{role}", 4)
-    if role == "prefill" and pair_family.backend != "sglang":
+    if role == "prefill" and family.backend != "sglang":
         assert sum(counts(pools.decode)) == 1, "decode hears of prompts that were computed"
     pools.restart(role, victim)
     wait_healthy(pools.server, 4)
@@ -64,8 +64,8 @@ def test_a_killed_engine_is_replaced_amid_the_prompt(pair_family, launcher, role
 
 
 @pytest.mark.parametrize("role", ["prefill", "decode"])
-def test_a_hung_engine_is_left_for_another(pair_family, launcher, role):
-    pools = Pools(pair_family, launcher, 2, 2, serve_flags=(*ROBIN, "--first-token-timeout-secs", "1"))
+def test_a_hung_engine_is_left_for_another(family, launcher, role):
+    pools = Pools(family, launcher, 2, 2, serve_flags=(*ROBIN, "--first-token-timeout-secs", "1"))
     hung = getattr(pools, role)[0]
     hung.set_faults("stall-open")
     expect_answers(pools, f"hung-{role}", count=2)
@@ -82,14 +82,14 @@ def test_a_hung_engine_is_left_for_another(pair_family, launcher, role):
                                                  ("error-after:0:RESOURCE_EXHAUSTED", (503,)),
                                                  ("error-after:0:INTERNAL", (502,)),
                                                  ("reset-after:0", (502, 503))])
-def test_P9_a_failed_prefill_never_reaches_decode(pair_family, launcher, fault, statuses, streamed):
-    pools = Pools(pair_family, launcher)
+def test_P9_a_failed_prefill_never_reaches_decode(family, launcher, fault, statuses, streamed):
+    pools = Pools(family, launcher)
     pools.prefill[0].set_faults(fault)
     answer = complete(pools.server, stream=streamed)
     assert answer.status_code in statuses, answer.text
     assert "error" in answer.json()
     assert "finish_reason" not in answer.text
-    if pair_family.backend != "sglang":
+    if family.backend != "sglang":
         assert counts(pools.decode) == [0]
     pools.prefill[0].set_faults()
     wait_healthy(pools.server, 2)
@@ -97,8 +97,8 @@ def test_P9_a_failed_prefill_never_reaches_decode(pair_family, launcher, fault, 
     pools.expect_idle()
 
 
-def test_a_decode_engine_that_dies_in_the_stream_ends_it_in_band(pair_family, launcher):
-    pools = Pools(pair_family, launcher, 1, 2, decode_flags=("--token-interval-ms", 20), serve_flags=ROBIN)
+def test_a_decode_engine_that_dies_in_the_stream_ends_it_in_band(family, launcher):
+    pools = Pools(family, launcher, 1, 2, decode_flags=("--token-interval-ms", 20), serve_flags=ROBIN)
     name = plain("dies", 8)
     stream = Stream(pools.server, body(1000), name).read_tokens(2)
     victim = wait_until(lambda: next((e for e in pools.decode if e.state()["running"]), None), 10, "the decode engine")
@@ -111,8 +111,8 @@ def test_a_decode_engine_that_dies_in_the_stream_ends_it_in_band(pair_family, la
     pools.expect_idle()
 
 
-def test_a_decode_engine_that_dies_in_the_stream_is_followed_by_another_pair(pair_family, launcher):
-    pools = Pools(pair_family, launcher, 1, 2, flags=("--reply", "chain"), decode_flags=("--token-interval-ms", 20),
+def test_a_decode_engine_that_dies_in_the_stream_is_followed_by_another_pair(family, launcher):
+    pools = Pools(family, launcher, 1, 2, flags=("--reply", "chain"), decode_flags=("--token-interval-ms", 20),
                   serve_flags=(*ROBIN, "--migration-limit", "3"))
     whole = complete(pools.server, "pd-migrates", max_tokens=60).json()
     stream = Stream(pools.server, body(60), "pd-migrates").read_tokens(4)
@@ -127,8 +127,8 @@ def test_a_decode_engine_that_dies_in_the_stream_is_followed_by_another_pair(pai
     pools.expect_idle()
 
 
-def test_without_its_only_decode_engine_the_prompt_is_given_up(pair_family, launcher):
-    pools = Pools(pair_family, launcher)
+def test_without_its_only_decode_engine_the_prompt_is_given_up(family, launcher):
+    pools = Pools(family, launcher)
     pools.decode[0].set_faults("reset-after:0")
     answer = complete(pools.server)
     assert answer.status_code in (502, 503), answer.text
@@ -138,8 +138,8 @@ def test_without_its_only_decode_engine_the_prompt_is_given_up(pair_family, laun
     pools.expect_idle()
 
 
-def test_concurrent_requests_survive_a_kill_of_one_engine_of_each_kind(pair_family, launcher):
-    pools = Pools(pair_family, launcher, 2, 2, flags=("--reply", "chain"), decode_flags=("--token-interval-ms", 10),
+def test_concurrent_requests_survive_a_kill_of_one_engine_of_each_kind(family, launcher):
+    pools = Pools(family, launcher, 2, 2, flags=("--reply", "chain"), decode_flags=("--token-interval-ms", 10),
                   serve_flags=(*ROBIN, "--migration-limit", "3"))
     count, tokens = 12, 100
     whole = complete(pools.server, max_tokens=tokens).json()["choices"][0]["token_ids"]

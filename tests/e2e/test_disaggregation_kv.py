@@ -34,25 +34,27 @@ def wait_events(pools):
                10, f"{batches} batches of events")
 
 
-def test_D1_D3_a_prefix_returns_to_its_prefill_engine(pair_family, launcher):
-    pools = start(pair_family, launcher, 2, 2)
+def test_D1_D3_a_prefix_returns_to_its_prefill_engine(family, launcher):
+    pools = start(family, launcher, 2, 2)
     for number in range(6):
-        assert complete(pools.server, f"kv-{number}", prompt=prompt(number), max_tokens=2).status_code == 200
+        headers = {"x-dynamo-prefill-instance-id": str(pools.id_of(pools.prefill[number % 2]))}
+        answer = pools.server.post("/v1/completions", body(2, prompt=prompt(number)), headers=headers)
+        assert answer.status_code == 200, answer.text
     wait_events(pools)
-    first = {pair.request_id: pair for pair in pools.pairs(6)}
-    assert {pair.prefill for pair in first.values()} == {pools.id_of(engine) for engine in pools.prefill}
+    first = pools.pairs(6)
+    assert {pair.prefill for pair in first} == {pools.id_of(engine) for engine in pools.prefill}
     mark = pools.server.process.log_mark()
     for number in range(6):
         answer = complete(pools.server, f"kv-again-{number}", prompt=prompt(number), max_tokens=2).json()
         assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == 4 * BLOCK
         assert answer["choices"][0]["token_ids"] == formula(f"kv-again-{number}", 2)
     again = pools.pairs(6, after=mark)
-    assert [pair.prefill for pair in again] == [pair.prefill for pair in first.values()]
+    assert [pair.prefill for pair in again] == [pair.prefill for pair in first]
     pools.expect_idle()
 
 
-def test_decode_is_chosen_by_the_prompts_it_holds(pair_family, launcher):
-    pools = start(pair_family, launcher, 1, 2, decode_flags=("--token-interval-ms", 20))
+def test_decode_is_chosen_by_the_prompts_it_holds(family, launcher):
+    pools = start(family, launcher, 1, 2, decode_flags=("--token-interval-ms", 20))
     long = Stream(pools.server, body(2000, prompt=prompt(1, 60)), "long").read_tokens(1)
     busy = wait_until(lambda: next((e for e in pools.decode if asked(e)), None), 10, "its decode engine")
     idle = pools.decode[1 - pools.decode.index(busy)]
@@ -68,8 +70,8 @@ def test_decode_is_chosen_by_the_prompts_it_holds(pair_family, launcher):
 
 
 @pytest.mark.parametrize("role", ["prefill", "decode"])
-def test_named_workers_are_used(pair_family, launcher, role):
-    pools = start(pair_family, launcher, 2, 2)
+def test_named_workers_are_used(family, launcher, role):
+    pools = start(family, launcher, 2, 2)
     header = {"prefill": "x-dynamo-prefill-instance-id", "decode": "x-dynamo-worker-instance-id"}[role]
     for engine in getattr(pools, role):
         for _ in range(2):
@@ -79,8 +81,8 @@ def test_named_workers_are_used(pair_family, launcher, role):
     pools.expect_idle()
 
 
-def test_a_restarted_prefill_engine_begins_with_an_empty_cache(pair_family, launcher):
-    pools = start(pair_family, launcher, 1, 1)
+def test_a_restarted_prefill_engine_begins_with_an_empty_cache(family, launcher):
+    pools = start(family, launcher, 1, 1)
     for name, expected in (("cold", 0), ("warm", 4 * BLOCK)):
         answer = complete(pools.server, name, prompt=prompt(1), max_tokens=2).json()
         assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == expected

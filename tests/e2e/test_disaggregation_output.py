@@ -120,10 +120,10 @@ def test_an_end_with_the_first_token(both):
     pools.expect_idle()
 
 
-def test_cached_tokens_are_the_prefill_engines(pair_family, launcher):
-    if pair_family.backend == "vllm-http":
+def test_cached_tokens_are_the_prefill_engines(family, launcher):
+    if family.backend == "vllm-http":
         pytest.skip("its interface does not tell them")
-    pools = Pools(pair_family, launcher, flags=("--block-size", BLOCK))
+    pools = Pools(family, launcher, flags=("--block-size", BLOCK))
     prompt = list(range(300, 300 + 5 * BLOCK + 3))
     first = complete(pools.server, "cached-0", prompt=prompt, max_tokens=2).json()["usage"]
     again = complete(pools.server, "cached-1", prompt=prompt, max_tokens=2).json()["usage"]

@@ -9,7 +9,6 @@ from fairlead.launcher import Launcher, MockEngine, Serve
 from fairlead.vllm_api import Formula
 from fairlead.waiting import wait_until
 
-PAIR_FAMILIES = [Family("vllm"), Family("sglang")]
 TOKEN_ROUTE = Family("vllm-http")  # answers of its decode engines come whole
 PAIR = re.compile(r"prefill and decode request_id=(\S+) prefill_worker_id=(\d+) prefill_dp_rank=(\d+) "
                   r"decode_worker_id=(\d+) decode_dp_rank=(\d+)")
