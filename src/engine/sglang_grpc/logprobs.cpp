@@ -192,8 +192,8 @@ Result<> read_prompt_logprobs(const LogprobLists& lists, std::span<const TokenId
   if (out.size() < count) {
     out.resize(count);
   }
-  // The first one is never there, whatever is said of it.
-  out.front() = {.logprob = kLowestLogprob, .rank = 0, .candidates = {}, .missing = true};
+  // The first one has none, whatever is said of it: nothing that anybody would miss.
+  out.front() = {};
   if (count == 1) {
     return {};
   }

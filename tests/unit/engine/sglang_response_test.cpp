@@ -243,7 +243,7 @@ TEST_F(SglangLogprobs, OfThePrompt) {
     ASSERT_TRUE(feed(message({5}, meta)));
     ASSERT_TRUE(feed(message({6}, meta)));
     ASSERT_EQ(sink.prompt_logprobs.size(), 3U);
-    EXPECT_TRUE(sink.prompt_logprobs[0].missing);
+    EXPECT_FALSE(sink.prompt_logprobs[0].missing);
     EXPECT_FLOAT_EQ(sink.prompt_logprobs[1].logprob, -2.0F);
     EXPECT_EQ(sink.prompt_logprobs[1].rank, 1U);
     EXPECT_FLOAT_EQ(sink.prompt_logprobs[2].logprob, -3.0F);
@@ -267,7 +267,7 @@ TEST_F(SglangLogprobs, APromptOfOneTokenHasNone) {
     restart(request);
     ASSERT_TRUE(feed(message({5}, {{"input_token_logprobs", list}})));
     ASSERT_EQ(sink.prompt_logprobs.size(), 1U);
-    EXPECT_TRUE(sink.prompt_logprobs[0].missing);
+    EXPECT_FALSE(sink.prompt_logprobs[0].missing);
   }
 }
 
