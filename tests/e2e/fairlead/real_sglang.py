@@ -20,7 +20,7 @@ HOME = Path(os.environ.get("SGLANG_CPU_HOME", "/nonexistent"))
 MODEL = "tiny-qwen3"
 FOLDER = HOME / "models" / MODEL
 PAGE = 16
-START_SECONDS = 600  # Three processes import for minutes where others work, too.
+START_SECONDS = 900  # Three processes import for minutes where others work, too.
 STUB = Path(__file__).resolve().parents[1] / "real" / "sglang_stub"
 
 
@@ -36,11 +36,14 @@ class SglangEngine:
         http, grpc = at or (http, grpc)
         self.log, self.role, self.at, self.bootstrap = log, role, (http, grpc), bootstrap
         self.url, self.grpc = f"http://127.0.0.1:{http}", f"http://127.0.0.1:{grpc}"
-        # The KV transfer would bind the machine's own address, and its default wants InfiniBand.
+        self.client = httpx.Client(trust_env=False, timeout=180)  # One that is made anew takes a while each time.
+        # The KV transfer would bind the machine's own address, and its default wants InfiniBand. Compiled modules are
+        # kept: without them a start takes minutes.
         env = {**os.environ, "PATH": f"{HOME}/venv/bin:{os.environ['PATH']}", "PYTHONPATH": str(STUB),
                "SGLANG_USE_CPU_ENGINE": "1", "SGLANG_HOST_IP": "127.0.0.1", "HOST_IP": "127.0.0.1",
                "MOONCAKE_PROTOCOL": "tcp", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE",
-               "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+               "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
+               "PYTHONDONTWRITEBYTECODE": ""}
         # An address without a wildcard would make the publisher connect instead of listen.
         kv = {"publisher": "zmq", "endpoint": f"tcp://*:{events}", "replay_endpoint": f"tcp://*:{replay}",
               "buffer_steps": 1000, "topic": "kv"}
@@ -58,7 +61,8 @@ class SglangEngine:
                  "--device", "cpu", "--attention-backend", "torch_native", "--sampling-backend", "pytorch",
                  "--grammar-backend", "xgrammar", "--disable-overlap-schedule", "--disable-cuda-graph",
                  "--page-size", str(PAGE), "--mem-fraction-static", "0.6", "--max-total-tokens", "8192",
-                 "--max-running-requests", "8", "--kv-events-config", json.dumps(kv), "--enable-metrics", *flags],
+                 "--max-running-requests", "8", "--kv-events-config", json.dumps(kv), "--enable-metrics",
+                 "--sleep-on-idle", *flags],
                 env=env, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
 
     def wait_ready(self):
@@ -71,6 +75,7 @@ class SglangEngine:
         assert self.process.poll() is None, f"SGLang has ended, see {self.log}"
 
     def stop(self):
+        self.client.close()
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(60)
@@ -79,14 +84,19 @@ class SglangEngine:
             self.process.wait(10)
 
     def get(self, path):
-        answer = httpx.get(self.url + path, timeout=60, trust_env=False)
+        answer = self.client.get(self.url + path)
         answer.raise_for_status()
         return answer
 
     def post(self, path, body):
-        answer = httpx.post(self.url + path, json=body, timeout=180, trust_env=False)
+        answer = self.client.post(self.url + path, json=body)
         assert answer.status_code == 200, answer.text
         return answer
+
+    def flush(self):
+        """Empties its cache. Refused while requests run, and these end a moment after their answer."""
+        wait_until(lambda: self.client.post(f"{self.url}/flush_cache").status_code == 200, 30,
+                   f"an idle {self.role} engine")
 
     def load(self):
         """What its scheduler says of itself at this moment."""

@@ -41,4 +41,5 @@ def sglang(request, tmp_path_factory):
     """A real SGLang engine, in each way of streaming."""
     flags = ["--incremental-streaming-output"] if request.param == "incremental" else []
     with sglang_engines(tmp_path_factory.mktemp(f"sglang-{request.param}"), {"flags": flags}) as started:
+        started[0].streaming = request.param
         yield started[0]

@@ -18,7 +18,6 @@ from fairlead.real_sglang import FOLDER, MODEL, PAGE
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
 CLOSE = 2e-3
-PLACES = itertools.count()
 
 TOPICS = ["the capital of France", "prime numbers", "a haiku about rain", "How are tides made?", "naïve café",
           "write 'hello' in C", "count to ten", "日本語で挨拶して", "emoji 😀 please", "the speed of light",
@@ -55,17 +54,11 @@ def cases():
 
 def ask(sglang, base, path, body):
     """The answer of one side to a request that finds an empty cache."""
-    flush(sglang)
+    sglang.flush()
     body = {"model": MODEL, "temperature": 0, "return_token_ids": True, **body}
     answer = httpx.post(base + path, json=body, timeout=180, trust_env=False)
     assert answer.status_code == 200, answer.text
     return answer.json()
-
-
-def flush(sglang):
-    """Refused while requests run, and these end a moment after their answer."""
-    wait_until(lambda: httpx.post(f"{sglang.url}/flush_cache", timeout=60, trust_env=False).status_code == 200, 30,
-               "an idle engine")
 
 
 def piece(text):
@@ -137,8 +130,9 @@ def compare_logprobs(own, ours):
     assert len(own["token_logprobs"]) == len(ours["token_logprobs"]) > 0
     assert all(map(close, own["token_logprobs"], ours["token_logprobs"]))
     assert all(a == b for a, b in zip(own["tokens"], ours["tokens"], strict=True) if not partial(b))
-    for a, b in itertools.zip_longest(own["top_logprobs"], ours["top_logprobs"]):
-        compare_candidates(a or {}, b or {})
+    for place, (row, mine) in enumerate(itertools.zip_longest(own["top_logprobs"], ours["top_logprobs"])):
+        sampled = {own["tokens"][place]: own["token_logprobs"][place]}  # the engine lists it only if it is likely
+        compare_candidates(sampled | (row or {}), mine or {})
 
 
 def test_fifty_answers_equal_the_engines_own(sglang, server):
@@ -159,7 +153,7 @@ def test_candidates_equal_the_engines_own_by_id(sglang, server, top):
     """The native endpoint names candidates by id, so that none has to be left out for its text."""
     ours = ask(sglang, server.base_url, TEXT, {"prompt": "π and e are", "max_tokens": 12, "logprobs": top,
                                                "return_tokens_as_token_ids": True})["choices"][0]
-    flush(sglang)
+    sglang.flush()
     own = sglang.post("/generate", {"input_ids": ours["prompt_token_ids"], "return_logprob": True,
                                     "top_logprobs_num": top,
                                     "sampling_params": {"temperature": 0, "max_new_tokens": 12}}).json()
@@ -177,7 +171,7 @@ def test_candidates_equal_the_engines_own_by_id(sglang, server, top):
 def test_prompt_logprobs_equal_the_engines_own(sglang, server):
     ours = ask(sglang, server.base_url, TEXT, {"prompt": "The capital of France is", "max_tokens": 2,
                                                "prompt_logprobs": 3})["choices"][0]
-    flush(sglang)
+    sglang.flush()
     own = sglang.post("/generate", {"input_ids": ours["prompt_token_ids"], "return_logprob": True,
                                     "top_logprobs_num": 3, "logprob_start_len": 0,
                                     "sampling_params": {"temperature": 0, "max_new_tokens": 2}}).json()["meta_info"]
@@ -189,6 +183,7 @@ def test_prompt_logprobs_equal_the_engines_own(sglang, server):
         assert close(entries[str(token)]["logprob"], logprob)
         compare_candidates({str(e[1]): e[0] for e in own["input_top_logprobs"][place]} | {str(token): logprob},
                            {key: entry["logprob"] for key, entry in entries.items()})
+    assert server.metrics().value("fairlead_frontend_logprobs_missing_total") == 0
 
 
 def stream(base, path, body):
@@ -213,9 +208,9 @@ def test_streams_join_to_the_same_answer(sglang, server):
     body = {"messages": [{"role": "user", "content": "Say something with an emoji 😀 and 日本"}], "max_tokens": 40,
             "logprobs": True, "top_logprobs": 0}
     whole = ask(sglang, server.base_url, CHAT, body)["choices"][0]
-    flush(sglang)
+    sglang.flush()
     ours = stream(server.base_url, CHAT, {**body, "return_token_ids": True})
-    flush(sglang)
+    sglang.flush()
     own = stream(sglang.url, CHAT, body)
     assert own[:4] == ours[:4]
     assert len(own[4]) == len(ours[4]) == 40
@@ -228,7 +223,7 @@ def test_many_at_once_keep_their_own_answers(sglang, server):
     """More than the engine runs at once; a batch may move near ties, so each is compared to what it was alone."""
     prompts = [f"{topic}, number {i}:" for i, topic in enumerate(TOPICS)]
     alone = [ask(sglang, server.base_url, TEXT, {"prompt": p, "max_tokens": 12})["choices"][0] for p in prompts]
-    flush(sglang)
+    sglang.flush()
     answers = [None] * len(prompts)
 
     def run(i):
@@ -247,7 +242,7 @@ def test_many_at_once_keep_their_own_answers(sglang, server):
 def test_cached_tokens_are_the_engines(sglang, server):
     prompt = list(range(1000, 1000 + 3 * PAGE + 5))
     body = {"prompt": prompt, "max_tokens": 2, "model": MODEL, "temperature": 0}
-    flush(sglang)
+    sglang.flush()
     counts = []
     for _ in range(2):
         usage = server.post(TEXT, body, timeout=180).json()["usage"]
@@ -267,7 +262,7 @@ def running(sglang):
 
 
 def test_a_leaving_client_stops_the_engines_request(sglang, server):
-    flush(sglang)
+    sglang.flush()
     before = aborted(sglang)
     with httpx.stream("POST", server.base_url + CHAT, timeout=60, trust_env=False, json={
             "model": MODEL, "stream": True, "max_tokens": 4000, "ignore_eos": True,
@@ -305,6 +300,10 @@ def test_what_would_end_the_engine_is_refused_here(sglang, server):
 
 
 def test_a_probe_tells_what_the_engine_is(sglang, launcher):
-    done = launcher.run("probe", "--direct-backend", "sglang", "--model-path", FOLDER, sglang.grpc)
+    done = launcher.run("probe", "--direct-backend", "sglang", sglang.grpc)
     assert done.returncode == 0, done.stderr
-    assert MODEL in done.stdout
+    told = json.loads(done.stdout)
+    assert (told["served_model_name"], told["model_id"]) == (MODEL, str(FOLDER))
+    assert (told["kv_block_size"], told["total_kv_blocks"], told["max_running_requests"]) == (PAGE, 512, 8)
+    assert told["dialect"] == f"sglang-{sglang.streaming}"
+    assert [source["replay_endpoint"] != "" for source in told["kv_event_sources"]] == [True]
