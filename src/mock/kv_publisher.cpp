@@ -111,6 +111,7 @@ class KvPublisher::Impl {
       was_empty = queue_.empty();
       if (!full) {
         queue_.push_back({unix_seconds(), std::move(events)});
+        ++accepted_;
       }
     }
     if (full && !std::exchange(overrun_, true)) {
@@ -124,7 +125,10 @@ class KvPublisher::Impl {
   void set_drop_probability(double probability) { drop_.store(probability); }
   const std::string& endpoint() const { return endpoint_; }
   const std::string& replay_endpoint() const { return replay_endpoint_; }
-  std::uint64_t published() const { return sequence_.load(); }
+  std::uint64_t published() const {
+    const std::lock_guard lock(mutex_);
+    return accepted_;
+  }
 
  private:
   struct Pending {
@@ -224,9 +228,10 @@ class KvPublisher::Impl {
   std::deque<Buffered> buffer_;
   std::size_t buffered_bytes_ = 0;
 
-  std::mutex mutex_;
-  std::deque<Pending> queue_;  // guarded by mutex_
-  bool stopping_ = false;      // guarded by mutex_
+  mutable std::mutex mutex_;
+  std::uint64_t accepted_ = 0;  // batches; guarded
+  std::deque<Pending> queue_;   // guarded by mutex_
+  bool stopping_ = false;       // guarded by mutex_
   std::thread thread_;
 };
 

@@ -50,7 +50,8 @@ class KvPublisher {
   const std::string& endpoint() const;
   /// Bound replay endpoint; empty without one.
   const std::string& replay_endpoint() const;
-  /// Batches handed to subscribers or withheld, so the next sequence.
+  /// Batches taken, which are or will at once be handed to subscribers, or withheld: the number
+  /// after the last one's.
   std::uint64_t published() const;
 
  private:
