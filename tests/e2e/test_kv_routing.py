@@ -68,12 +68,14 @@ def last_choice(server, count):
 
 
 def settle(server, engines, lost=0):
-    """Waits until every batch of events was applied and each view holds as many blocks as its engine
-    has. `lost` batches are those of engines that are gone."""
+    """Waits until every batch of events was applied, each view holds as many blocks as its engine has, and
+    it is known that engines which told something do. `lost` batches are those of engines that are gone."""
     def agree():
-        batches = sum(rank["kv_event_batches"] for engine in engines for rank in engine.state()["ranks"])
+        told = {engine: sum(rank["kv_event_batches"] for rank in engine.state()["ranks"]) for engine in engines}
         metrics, ids = server.metrics(), workers(server)
-        return (metrics.value("fairlead_frontend_kv_event_stream_total", event="batch") == batches + lost
+        silent = {worker for (worker, _), state in states(server).items() if state == "no_events"}
+        return (metrics.value("fairlead_frontend_kv_event_stream_total", event="batch") == sum(told.values()) + lost
+                and not any(told[engine] and ids[engine.url] in silent for engine in engines)
                 and all(metrics.value("fairlead_frontend_kv_view_blocks", worker_id=str(ids[engine.url]))
                         == engine_blocks(engine) for engine in engines))
     wait_until(agree, 20, "the views to equal the engines' caches")
