@@ -80,9 +80,9 @@ std::unique_ptr<EngineClient> make_client(net::Dialer& dialer, ClientOptions opt
   switch (options.backend) {
     case Backend::Vllm: break;
     case Backend::VllmHttp: return vllm_http::make_client(dialer, std::move(options));
-    case Backend::Sglang: return sglang_grpc::make_client(dialer, std::move(options));
+    case Backend::Sglang: return sglang_grpc::make_client(dialer, options);
   }
-  return vllm_grpc::make_client(dialer, std::move(options));
+  return vllm_grpc::make_client(dialer, options);
 }
 
 }  // namespace fairlead::engine

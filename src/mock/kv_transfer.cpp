@@ -28,10 +28,10 @@ BlockHold::~BlockHold() {
 }
 
 void KvTransferTable::keep(EngineCore& core, const std::string& request_id,
-                           std::vector<BlockId> blocks) {
+                           const std::vector<BlockId>& blocks) {
   const net::Duration limit = std::chrono::milliseconds(state_.options.kv_transfer_timeout_ms);
   held_.emplace(std::piecewise_construct, std::forward_as_tuple(request_id),
-                std::forward_as_tuple(state_, core, std::move(blocks), net::Clock::now() + limit));
+                std::forward_as_tuple(state_, core, blocks, net::Clock::now() + limit));
   if (!sweep_.armed()) {
     sweep_.arm(limit);
   }

@@ -44,7 +44,7 @@ class KvTransferTable {
   KvTransferTable& operator=(const KvTransferTable&) = delete;
 
   /// Keeps blocks until they are fetched, or too long.
-  void keep(EngineCore& core, const std::string& request_id, std::vector<BlockId> blocks);
+  void keep(EngineCore& core, const std::string& request_id, const std::vector<BlockId>& blocks);
   /// The handler of the server.
   net::http::Handler handler();
   /// Frees everything.

@@ -371,8 +371,9 @@ class MockEngine::Impl {
     }
     state_.transfer_host = host_port->first;
     state_.transfer_port = peer_listener_->address().port();
-    state_.keep_kv = [this](EngineCore& core, const std::string& id, std::vector<BlockId> blocks) {
-      transfers_.keep(core, id, std::move(blocks));
+    state_.keep_kv = [this](EngineCore& core, const std::string& id,
+                            const std::vector<BlockId>& blocks) {
+      transfers_.keep(core, id, blocks);
     };
     return {};
   }

@@ -268,7 +268,7 @@ void write_gauges(TextWriter& writer, const Models& models) {
 
 constexpr std::array<std::string_view, 2> kMigrationTypes{"new_request", "ongoing_request"};
 constexpr std::array<std::string_view, 3> kMigrationOutcomes{"success", "failure", "cancelled"};
-constexpr std::array<std::string_view, 2> kReleaseOutcomes{"transferred", "timeout"};
+constexpr std::array<std::string_view, 3> kReleaseOutcomes{"transferred", "timeout", "settled"};
 
 void write_migrations(TextWriter& writer, const Models& models) {
   writer.family("model_migration_total", "counter",

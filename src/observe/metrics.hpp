@@ -51,6 +51,7 @@ enum class MigrationOutcome : std::uint8_t {
 enum class ReleaseOutcome : std::uint8_t {
   Transferred,  ///< The engine had what it came for, or ended the request itself.
   Timeout,      ///< It took too long and was aborted.
+  Settled,      ///< It was aborted when the engine surely had it.
   kCount,       ///< Likewise.
 };
 

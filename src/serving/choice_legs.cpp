@@ -203,6 +203,13 @@ void Generation::Choice::leave_decode() {
   if (!net::Reactor::current()) {
     return;
   }
+  if (in_pair_ && hand_off_ == HandOff::Bootstrap) {
+    for (std::unique_ptr<Leg>* const leg : {&prefill_, &main_}) {
+      if (*leg && (*leg)->before_first_token()) {
+        owner_.service_.releases().settle(std::move(*leg), owner_.shard_);
+      }
+    }
+  }
   prefill_.reset();
   if (!held_.is_null() && plan_ && plan_->main.reservation && prefilled_ && !main_) {
     request_.stop.max_tokens = 1;

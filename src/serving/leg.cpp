@@ -11,6 +11,7 @@ Leg::~Leg() = default;
 
 Result<> Leg::start(Service& service, const engine::GenerateRequest& request,
                     std::string_view session) {
+  started_at_ = net::Reactor::current()->now();
   auto sent = dispatch(service, worker(), request, *this);
   if (!sent) {
     return std::unexpected(std::move(sent.error()));
@@ -84,9 +85,10 @@ void Leg::on_error(Error error) {
 PendingReleases::PendingReleases(net::Duration limit)
     : limit_(limit), timer_([this] { sweep(); }) {}
 
-void PendingReleases::adopt(std::unique_ptr<Leg> leg, observe::ModelShard& shard) {
-  if (limit_ <= net::Duration(0)) {
-    shard.releases[static_cast<std::size_t>(observe::ReleaseOutcome::Timeout)].add(1);
+void PendingReleases::keep(std::unique_ptr<Leg> leg, observe::ModelShard& shard,
+                           net::TimePoint deadline, observe::ReleaseOutcome then) {
+  if (deadline <= net::Reactor::current()->now()) {
+    shard.releases[static_cast<std::size_t>(then)].add(1);
     return;
   }
   if (entries_.size() >= kMax) {
@@ -94,11 +96,13 @@ void PendingReleases::adopt(std::unique_ptr<Leg> leg, observe::ModelShard& shard
   }
   leg->detach([this, raw = leg.get()] { freed(raw); });
   shard.releases_pending.add(1);
-  entries_.push_back({.leg = std::move(leg),
-                      .shard = &shard,
-                      .deadline = net::Reactor::current()->now() + limit_});
-  if (!timer_.armed()) {
-    timer_.arm_at(entries_.front().deadline);
+  entries_.push_back({.leg = std::move(leg), .shard = &shard, .deadline = deadline, .then = then});
+  arm();
+}
+
+void PendingReleases::arm() {
+  if (!entries_.empty()) {
+    timer_.arm_at(std::ranges::min_element(entries_, {}, &Entry::deadline)->deadline);
   }
 }
 
@@ -122,12 +126,12 @@ void PendingReleases::freed(const Leg* leg) {
 
 void PendingReleases::sweep() {
   const net::TimePoint now = net::Reactor::current()->now();
-  while (!entries_.empty() && entries_.front().deadline <= now) {
-    release(0, observe::ReleaseOutcome::Timeout);
+  for (std::size_t i = entries_.size(); i-- > 0;) {
+    if (entries_[i].deadline <= now) {
+      release(i, entries_[i].then);
+    }
   }
-  if (!entries_.empty()) {
-    timer_.arm_at(entries_.front().deadline);
-  }
+  arm();
 }
 
 }  // namespace fairlead::serving

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -37,6 +38,8 @@ class Leg final : public engine::TokenSink {
   void resume();
   /// See EngineStream.
   bool silent_until_done() const { return stream_ && stream_->silent_until_done(); }
+  /// When its request was sent.
+  net::TimePoint started_at() const { return started_at_; }
   /// True while the engine has sent no token and has not ended.
   bool before_first_token() const { return stream_ && !tokens_seen_ && !ended_; }
   /// Nobody is told any more; `freed` is called once when the first token or the end has come.
@@ -53,6 +56,7 @@ class Leg final : public engine::TokenSink {
   BookedWorker booked_;
   engine::TokenSink* to_;
   std::move_only_function<void()> freed_;
+  net::TimePoint started_at_;
   bool tokens_seen_ = false;
   bool ended_ = false;
   fleet::Activity::Request activity_;
@@ -60,14 +64,19 @@ class Leg final : public engine::TokenSink {
   std::unique_ptr<engine::EngineStream> stream_;
 };
 
-/// Decode legs whose client left while their engine still pulls the prompt's KV cache. Aborted at
-/// once, the pull would never come to its end and the prefill engine would keep the blocks until a
-/// timeout of minutes; so each is read on, unheard, until its first token, and aborted then.
-/// Belongs to one reactor.
+/// Legs of pairs whose client left when they could not be aborted yet. A decode leg of vLLM that
+/// still pulls the prompt's KV cache: aborted at once, the pull would never come to its end and the
+/// prefill engine would keep the blocks until a timeout of minutes. A leg of SGLang that was just
+/// sent: an abort may overtake it inside the engine, which then waits minutes for the other leg. So
+/// each is read on, unheard, until its first token or for a time, and aborted then. Belongs to one
+/// reactor.
 class PendingReleases {
  public:
   /// Beyond this many the oldest is aborted.
   static constexpr std::size_t kMax = 1024;
+
+  /// Time after which a request has surely arrived inside its engine.
+  static constexpr net::Duration kArrival = std::chrono::seconds(1);
 
   /// No leg is kept longer than `limit`; 0 keeps none.
   explicit PendingReleases(net::Duration limit);
@@ -75,7 +84,15 @@ class PendingReleases {
   PendingReleases& operator=(const PendingReleases&) = delete;
 
   /// Takes a leg that is before its first token; `shard` counts what becomes of it.
-  void adopt(std::unique_ptr<Leg> leg, observe::ModelShard& shard);
+  void adopt(std::unique_ptr<Leg> leg, observe::ModelShard& shard) {
+    keep(std::move(leg), shard, net::Reactor::current()->now() + limit_,
+         observe::ReleaseOutcome::Timeout);
+  }
+  /// Takes such a leg only until it has surely arrived.
+  void settle(std::unique_ptr<Leg> leg, observe::ModelShard& shard) {
+    const net::TimePoint arrived = leg->started_at() + std::min(kArrival, limit_);
+    keep(std::move(leg), shard, arrived, observe::ReleaseOutcome::Settled);
+  }
   /// Legs that are kept.
   std::size_t size() const { return entries_.size(); }
 
@@ -84,9 +101,13 @@ class PendingReleases {
     std::unique_ptr<Leg> leg;
     observe::ModelShard* shard;
     net::TimePoint deadline;
+    observe::ReleaseOutcome then;  // at the deadline
   };
+  void keep(std::unique_ptr<Leg> leg, observe::ModelShard& shard, net::TimePoint deadline,
+            observe::ReleaseOutcome then);
   void release(std::size_t at, observe::ReleaseOutcome outcome);
   void freed(const Leg* leg);
+  void arm();
   void sweep();
 
   net::Duration limit_;

@@ -92,7 +92,7 @@ def test_P10_during_prefill_the_engine_is_told_and_decode_hears_nothing(family, 
 
 def test_P10_before_the_first_token_decode_is_read_on_until_it_has_the_cache(family, launcher, streamed):
     if family.backend == "sglang":
-        pytest.skip("both of its legs are aborted at once")
+        pytest.skip("both of its legs are aborted within a second")
     pools = make(family, launcher, decode_flags=("--fault", "slow:1500"))
     client = Client(pools.server, streamed, max_tokens=1000)
     wait_until(lambda: asked(pools.decode[0]), 10, "the decode engine to get its part")
@@ -109,7 +109,7 @@ def test_P10_before_the_first_token_decode_is_read_on_until_it_has_the_cache(fam
 
 def test_P10_decode_that_never_begins_is_kept_no_longer_than_the_bound(family, launcher, streamed):
     if family.backend == "sglang":
-        pytest.skip("both of its legs are aborted at once")
+        pytest.skip("both of its legs are aborted within a second")
     pools = make(family, launcher, prefill_flags=("--kv-transfer-timeout-ms", 3000),
                  serve_flags=("--decode-release-timeout-secs", "1"))
     pools.decode[0].set_faults("stall-open")

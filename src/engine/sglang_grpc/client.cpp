@@ -133,7 +133,7 @@ Task<Result<std::vector<KvUsage>>> Client::kv_usage(TimePoint deadline) {
 
 }  // namespace
 
-std::unique_ptr<EngineClient> make_client(net::Dialer& dialer, ClientOptions options) {
+std::unique_ptr<EngineClient> make_client(net::Dialer& dialer, const ClientOptions& options) {
   return std::make_unique<Client>(dialer, options);
 }
 

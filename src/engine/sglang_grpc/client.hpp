@@ -7,6 +7,6 @@
 namespace fairlead::engine::sglang_grpc {
 
 /// A client of SGLang's native gRPC interface, `sglang.runtime.v1`, of every release that has it.
-std::unique_ptr<EngineClient> make_client(net::Dialer& dialer, ClientOptions options);
+std::unique_ptr<EngineClient> make_client(net::Dialer& dialer, const ClientOptions& options);
 
 }  // namespace fairlead::engine::sglang_grpc

@@ -23,7 +23,7 @@ using net::grpc::StatusCode;
 
 class Client final : public EngineClient {
  public:
-  Client(net::Dialer& dialer, ClientOptions options) : core_(dialer, std::move(options)) {}
+  Client(net::Dialer& dialer, const ClientOptions& options) : core_(dialer, options) {}
 
   Task<Result<EngineInfo>> probe(TimePoint deadline) override;
   Task<Result<>> check_health(TimePoint deadline) override;
@@ -196,8 +196,8 @@ Result<std::unique_ptr<EngineStream>> Client::open(const GenerateRequest& reques
 
 }  // namespace
 
-std::unique_ptr<EngineClient> make_client(net::Dialer& dialer, ClientOptions options) {
-  return std::make_unique<Client>(dialer, std::move(options));
+std::unique_ptr<EngineClient> make_client(net::Dialer& dialer, const ClientOptions& options) {
+  return std::make_unique<Client>(dialer, options);
 }
 
 }  // namespace fairlead::engine::vllm_grpc

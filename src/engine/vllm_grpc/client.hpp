@@ -7,6 +7,6 @@
 namespace fairlead::engine::vllm_grpc {
 
 /// A client of vLLM's own gRPC interface, either generation of it.
-std::unique_ptr<EngineClient> make_client(net::Dialer& dialer, ClientOptions options);
+std::unique_ptr<EngineClient> make_client(net::Dialer& dialer, const ClientOptions& options);
 
 }  // namespace fairlead::engine::vllm_grpc
