@@ -126,7 +126,7 @@ def test_a_plan_meets_every_connection_and_once_only_the_next(proxy, echo, fault
         if planned:
             proxy.plan(fault)
         for again in range(3):
-            with connected(proxy) as connection, contextlib.suppress(ConnectionError):
+            with contextlib.suppress(ConnectionError), connected(proxy) as connection:
                 answer = ask(connection, b"x")
                 assert answer == (b"x" if not planned and again else b"")
     proxy.clear()

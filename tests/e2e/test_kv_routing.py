@@ -71,11 +71,12 @@ def settle(server, engines, lost=0):
     """Waits until every batch of events was applied, each view holds as many blocks as its engine has, and
     it is known that engines which told something do. `lost` batches are those of engines that are gone."""
     def agree():
-        told = {engine: sum(rank["kv_event_batches"] for rank in engine.state()["ranks"]) for engine in engines}
+        told = {engine: [rank["kv_event_batches"] for rank in engine.state()["ranks"]] for engine in engines}
         metrics, ids = server.metrics(), workers(server)
-        silent = {worker for (worker, _), state in states(server).items() if state == "no_events"}
-        return (metrics.value("fairlead_frontend_kv_event_stream_total", event="batch") == sum(told.values()) + lost
-                and not any(told[engine] and ids[engine.url] in silent for engine in engines)
+        silent = {view for view, state in states(server).items() if state == "no_events"}
+        return (metrics.value("fairlead_frontend_kv_event_stream_total", event="batch") == sum(map(sum, told.values())) + lost
+                and not any(count and (ids[engine.url], rank) in silent
+                            for engine in engines for rank, count in enumerate(told[engine]))
                 and all(metrics.value("fairlead_frontend_kv_view_blocks", worker_id=str(ids[engine.url]))
                         == engine_blocks(engine) for engine in engines))
     wait_until(agree, 20, "the views to equal the engines' caches")

@@ -260,11 +260,13 @@ TEST_F(KvRoutesTest, AnOverloadedFleetIsARefusalForBoth) {
 
 TEST_F(KvRoutesTest, HealthTellsOfViews) {
   serve_demo();
-  EXPECT_THAT(get("/health").body, HasSubstr(R"("healthy":true,"taints":[],"kv_views":[]})"));
+  EXPECT_THAT(get("/health").body,
+              HasSubstr(R"("healthy":true,"circuit":"closed","taints":[],"kv_views":[]})"));
   view(ids(40), routing::TargetState::Stale);
   EXPECT_THAT(
       get("/health").body,
-      HasSubstr(R"("healthy":true,"taints":[],"kv_views":[{"dp_rank":0,"state":"stale"}]})"));
+      HasSubstr(
+          R"("healthy":true,"circuit":"closed","taints":[],"kv_views":[{"dp_rank":0,"state":"stale"}]})"));
 }
 
 TEST_F(KvRoutesTest, ADumpIsLinesUpToAnEnd) {

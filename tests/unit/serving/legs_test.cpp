@@ -370,5 +370,34 @@ TEST_F(MigrationRunTest, WhatCannotGoOnFails) {
   EXPECT_EQ(engines_.streams.size(), 2u);
 }
 
+TEST_F(MigrationRunTest, WhereItGoesOnIsCheckedLikeTheFirstWorker) {
+  const auto with = [&](engine::CapabilitySet capabilities) {
+    auto set =
+        std::make_shared<fleet::WorkerSet>(*make_set(1, Role::Aggregated, Backend::Vllm, 1, 2));
+    for (auto& worker : set->workers) {
+      auto changed = std::make_shared<fleet::Worker>(*worker);
+      changed->capabilities = capabilities;
+      worker = std::move(changed);
+    }
+    return set;
+  };
+  set_model({with({engine::Capability::VllmXargs, engine::Capability::LogprobTokenIds})});
+  GenerationSpec s = spec("abc");
+  s.request.output.logprob_token_ids = {5};
+  start(std::move(s));
+  ASSERT_EQ(engines_.streams.size(), 1u);
+  const auto ids = ids_of("x");
+  const std::vector<engine::TokenLogprob> logprobs(1);
+  in_turn([&] { engines_.streams[0].sink->on_tokens({ids, logprobs, nullptr}); });
+  // The other engine was replaced by one that cannot do it.
+  in_turn([&] { set_model({with({})}); });
+  fail(0, ErrorCode::EngineDisconnected);
+  ASSERT_TRUE(outcome_ && !*outcome_);
+  EXPECT_EQ(outcome_->error().code, ErrorCode::CapabilityUnsupported);
+  EXPECT_EQ(engines_.streams.size(), 1u);  // nothing was sent
+  tasks_.reset();
+  expect_nothing_left();
+}
+
 }  // namespace
 }  // namespace fairlead::serving
