@@ -17,6 +17,10 @@ KvQuery::Times KvQuery::look_up(const KvSetView& view, std::span<const std::uint
   times.hashed = Clock::now();
   caches.index.find(prompt_, overlaps_);
   caches.routed.find(prompt_, now, predicted_);
+  // A choice by the view before may have added to it after the target's events took over.
+  std::erase_if(predicted_, [&](const kv::Overlap& each) {
+    return each.target < view.states.size() && view.follows_events(each.target);
+  });
   const std::size_t routed = predicted_.size();
   caches.predicted.find(prompt_, now, predicted_);
   merge_predicted(routed);
