@@ -72,7 +72,8 @@ TEST(SglangRequest, UnsetSamplingSendsNoneOfIt) {
   GenerateRequest request = plain_request();
   request.sampling.unset = true;
   request.sampling.seed = 3;
-  const auto& sampling = written(request).sampling_params();
+  const auto message = written(request);
+  const auto& sampling = message.sampling_params();
   EXPECT_FALSE(sampling.has_temperature() || sampling.has_top_k() || sampling.has_seed());
   EXPECT_EQ(sampling.max_new_tokens(), 16);
 }
