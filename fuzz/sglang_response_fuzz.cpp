@@ -28,6 +28,19 @@ bool has_group(std::string_view message) {
   return std::ranges::any_of(message, [](char c) { return (c & 7) == 3 || (c & 7) == 4; });
 }
 
+/// True when some bytes could be a tag above 32 bits, which protobuf cuts and the reader refuses.
+bool has_wide_tag(std::string_view message) {
+  int more = 0;  // bytes in a row that announce another one
+  for (const char c : message) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (more >= 4 && (byte & 0x7F) > 0x0F) {
+      return true;
+    }
+    more = byte >= 0x80 ? more + 1 : 0;
+  }
+  return false;
+}
+
 /// What protobuf reads, the reader reads alike; it takes what has invalid UTF-8, too.
 void compare_readers(std::string_view message) {
   static ::sglang::runtime::v1::GenerateResponse parsed;
@@ -39,7 +52,7 @@ void compare_readers(std::string_view message) {
   const bool negative = std::ranges::any_of(ids, [](std::int32_t id) { return id < 0; });
   if (!sglang_grpc::read_answer(message, answer)) {
     // Groups, which this schema never had, are refused as well: protobuf skips them.
-    require(negative || has_group(message));
+    require(negative || has_group(message) || has_wide_tag(message));
     return;
   }
   require(!negative && answer.finished == parsed.finished());
