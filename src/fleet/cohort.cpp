@@ -53,30 +53,16 @@ engine::EngineInfo known_info(const Member& member) {
 }
 
 Group::Identity Group::identity_of(const Member& member) {
-  const bool whole = member.duty.role == Role::Aggregated;
-  return {.checksum = member.duty.checksum,
-          .maker = whole ? std::string() : std::string(engine::maker_name(member.card.backend)),
-          .model_id = member.info->model_id,
-          .kv_block_size = member.info->kv_block_size != 0 ? member.info->kv_block_size
-                                                           : member.card.kv_block_size};
+  Identity out{.checksum = member.duty.checksum, .likeness = likeness_of(member)};
+  if (member.duty.role == Role::Aggregated) {
+    out.likeness.maker.clear();
+  }
+  return out;
 }
 
 std::string Group::difference(const Identity& other) const {
-  if (incumbent_->maker != other.maker) {
-    return fmt::format("engine of {} instead of {}", other.maker, incumbent_->maker);
-  }
-  const std::string& model_id = incumbent_->model_id;
-  if (!model_id.empty() && !other.model_id.empty() && model_id != other.model_id) {
-    return fmt::format("model id `{}` instead of `{}`", other.model_id, model_id);
-  }
-  const std::uint32_t block = incumbent_->kv_block_size;
-  if (block != 0 && other.kv_block_size != 0 && block != other.kv_block_size) {
-    return fmt::format("KV block size {} instead of {}", other.kv_block_size, block);
-  }
-  if (incumbent_->checksum != other.checksum) {
-    return "its card differs";
-  }
-  return {};
+  std::string out = fleet::difference(incumbent_->likeness, other.likeness);
+  return out.empty() && incumbent_->checksum != other.checksum ? "its card differs" : out;
 }
 
 void Group::adopt(const Member& member, std::uint64_t& fresh_id) {
@@ -106,8 +92,8 @@ void Group::keep_or_replace_incumbent(std::span<Member* const> members, net::Tim
 
 void Group::reject(Member& member, std::string reason, std::vector<std::string>& errors) {
   const Identity identity = identity_of(member);
-  std::string cohort = fmt::format("{}\n{}\n{}\n{}", identity.checksum, identity.maker,
-                                   identity.model_id, identity.kv_block_size);
+  std::string cohort = fmt::format("{}\n{}\n{}\n{}", identity.checksum, identity.likeness.maker,
+                                   identity.likeness.model_id, identity.likeness.kv_block_size);
   if (member.up && !reported_.contains(cohort) && !rejected_.contains(cohort)) {
     errors.push_back(
         fmt::format("engine left out: the workers of a set must be alike endpoint={} reason=\"{}\" "
@@ -138,12 +124,7 @@ void Group::choose(std::span<Member* const> members, net::TimePoint now,
     }
     committed_.push_back(member);
     if (member->up) {  // fill what the first one did not know
-      if (incumbent_->model_id.empty()) {
-        incumbent_->model_id = identity.model_id;
-      }
-      if (incumbent_->kv_block_size == 0) {
-        incumbent_->kv_block_size = identity.kv_block_size;
-      }
+      incumbent_->likeness.fill(identity.likeness);
     }
   }
   // A cohort that went away and comes back is news.

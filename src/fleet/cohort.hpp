@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "fleet/member.hpp"
+#include "fleet/likeness.hpp"
 
 namespace fairlead::fleet {
 
@@ -56,17 +56,15 @@ class Group {
   /// Id of the serving set; grows from set to set.
   std::uint64_t set_id() const { return set_id_; }
   /// Model id that the incumbents' engines report; may be empty.
-  const std::string& model_id() const { return incumbent_->model_id; }
+  const std::string& model_id() const { return incumbent_->likeness.model_id; }
   /// Tokens per KV block; 0 = unknown.
-  std::uint32_t kv_block_size() const { return incumbent_->kv_block_size; }
+  std::uint32_t kv_block_size() const { return incumbent_->likeness.kv_block_size; }
 
  private:
   /// What all members of a cohort share. Empty and zero agree with anything.
   struct Identity {
     std::string checksum;
-    std::string maker;  // empty in sets that hand nothing over
-    std::string model_id;
-    std::uint32_t kv_block_size = 0;
+    Likeness likeness;  // without a maker in sets that hand nothing over
   };
 
   static Identity identity_of(const Member& member);

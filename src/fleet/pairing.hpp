@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <set>
 #include <span>
@@ -8,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fleet/member.hpp"
+#include "fleet/likeness.hpp"
 
 namespace fairlead::fleet {
 
@@ -30,19 +29,9 @@ class Pairing {
   std::optional<net::TimePoint> succession_at() const { return succession_at_; }
 
  private:
-  /// Empty and zero agree with anything.
-  struct Identity {
-    std::string maker;
-    std::string model_id;
-    std::uint32_t kv_block_size = 0;
-  };
-
-  static Identity identity_of(const Member& member);
-  std::string difference(const Identity& other) const;
-
   std::string model_;
   std::string name_space_;
-  std::optional<Identity> incumbent_;
+  std::optional<Likeness> incumbent_;
   std::string incumbent_url_;
   std::optional<net::TimePoint> succession_at_;
   std::set<std::string> reported_;  // endpoint and reason of the members that are left out

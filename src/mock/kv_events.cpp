@@ -9,12 +9,48 @@ namespace {
 
 constexpr std::string_view kMedium = "GPU";
 
-class Encoder {
+// What events of both families are made of.
+class EventEncoder {
  public:
-  Encoder(std::string& out, std::uint32_t block_size, KvEventLayout layout)
+  EventEncoder(std::string& out, std::uint32_t block_size, KvEventLayout layout)
       : writer_(out), block_size_(block_size), map_(layout == KvEventLayout::Map) {}
 
   msgpack::Writer& writer() { return writer_; }
+  void operator()(const AllBlocksCleared&) { begin("AllBlocksCleared", 0); }
+
+ protected:
+  void begin(std::string_view type, std::uint32_t fields) {
+    if (map_) {
+      writer_.map(fields + 1).string("type");
+    } else {
+      writer_.array(fields + 1);
+    }
+    writer_.string(type);
+  }
+  void key(std::string_view name) {
+    if (map_) {
+      writer_.string(name);
+    }
+  }
+  void content(const BlocksStored& event) {
+    key("token_ids");
+    writer_.array(static_cast<std::uint32_t>(event.tokens.size()));
+    for (const TokenId token : event.tokens) {
+      writer_.integer(token);
+    }
+    key("block_size");
+    writer_.integer(block_size_);
+  }
+
+  msgpack::Writer writer_;
+  std::uint32_t block_size_;
+  bool map_;
+};
+
+class VllmEncoder : public EventEncoder {
+ public:
+  using EventEncoder::EventEncoder;
+  using EventEncoder::operator();
 
   void operator()(const BlocksStored& event) {
     const bool session = map_ && !event.key.session_id.empty();
@@ -23,13 +59,7 @@ class Encoder {
     hashes(event.hashes);
     key("parent_block_hash");
     event.parent ? writer_.integer(*event.parent) : writer_.nil();
-    key("token_ids");
-    writer_.array(static_cast<std::uint32_t>(event.tokens.size()));
-    for (const TokenId token : event.tokens) {
-      writer_.integer(token);
-    }
-    key("block_size");
-    writer_.integer(block_size_);
+    content(event);
     key("lora_id");
     event.key.lora.empty() ? writer_.nil() : writer_.integer(event.key.lora_id);
     key("medium");
@@ -60,22 +90,7 @@ class Encoder {
     writer_.integer(0);
   }
 
-  void operator()(const AllBlocksCleared&) { begin("AllBlocksCleared", 0); }
-
  private:
-  void begin(std::string_view type, std::uint32_t fields) {
-    if (map_) {
-      writer_.map(fields + 1).string("type");
-    } else {
-      writer_.array(fields + 1);
-    }
-    writer_.string(type);
-  }
-  void key(std::string_view name) {
-    if (map_) {
-      writer_.string(name);
-    }
-  }
   void hashes(std::span<const std::uint64_t> values) {
     writer_.array(static_cast<std::uint32_t>(values.size()));
     for (const std::uint64_t value : values) {
@@ -100,19 +115,13 @@ class Encoder {
       }
     }
   }
-
-  msgpack::Writer writer_;
-  std::uint32_t block_size_;
-  bool map_;
 };
 
 // Fields in the order of the releases that sent arrays; the optional ones are maps' only.
-class SglangEncoder {
+class SglangEncoder : public EventEncoder {
  public:
-  SglangEncoder(std::string& out, std::uint32_t block_size, KvEventLayout layout)
-      : writer_(out), block_size_(block_size), map_(layout == KvEventLayout::Map) {}
-
-  msgpack::Writer& writer() { return writer_; }
+  using EventEncoder::EventEncoder;
+  using EventEncoder::operator();
 
   void operator()(const BlocksStored& event) {
     const std::uint64_t mask = adapter_mask(event.key.lora);
@@ -126,13 +135,7 @@ class SglangEncoder {
     key("parent_block_hash");
     event.parent ? writer_.signed_integer(static_cast<std::int64_t>(*event.parent ^ mask))
                  : writer_.nil();
-    key("token_ids");
-    writer_.array(static_cast<std::uint32_t>(event.tokens.size()));
-    for (const TokenId token : event.tokens) {
-      writer_.integer(token);
-    }
-    key("block_size");
-    writer_.integer(block_size_);
+    content(event);
     key("lora_id");
     writer_.nil();
     key("medium");
@@ -151,27 +154,6 @@ class SglangEncoder {
     key("medium");
     writer_.string(kMedium);
   }
-
-  void operator()(const AllBlocksCleared&) { begin("AllBlocksCleared", 0); }
-
- private:
-  void begin(std::string_view type, std::uint32_t fields) {
-    if (map_) {
-      writer_.map(fields + 1).string("type");
-    } else {
-      writer_.array(fields + 1);
-    }
-    writer_.string(type);
-  }
-  void key(std::string_view name) {
-    if (map_) {
-      writer_.string(name);
-    }
-  }
-
-  msgpack::Writer writer_;
-  std::uint32_t block_size_;
-  bool map_;
 };
 
 template <class AnyEncoder>
@@ -198,7 +180,7 @@ std::string encode_kv_batch(std::span<const KvEvent> events, std::uint32_t block
   if (flavor == KvEventFlavor::Sglang) {
     encode(SglangEncoder(out, block_size, layout), events, timestamp, rank);
   } else {
-    encode(Encoder(out, block_size, layout), events, timestamp, rank);
+    encode(VllmEncoder(out, block_size, layout), events, timestamp, rank);
   }
   return out;
 }

@@ -171,11 +171,10 @@ class KvPublisher::Impl {
   void send(const Pending& batch) {
     std::string payload = encode_kv_batch(batch.events, options_.block_size, batch.time,
                                           options_.rank, options_.layout, options_.flavor);
-    const std::uint64_t sequence = sequence_.load();
+    const std::uint64_t sequence = sequence_++;
     if (!(std::uniform_real_distribution<double>(0, 1)(random_) < drop_.load())) {
       pub_->send({options_.topic, big_endian(sequence), payload});
     }
-    sequence_.store(sequence + 1);
     if (router_) {
       buffered_bytes_ += payload.size();
       buffer_.push_back({sequence, std::move(payload)});
@@ -220,8 +219,8 @@ class KvPublisher::Impl {
   std::string endpoint_;
   std::string replay_endpoint_;
   std::atomic<double> drop_{0};
-  std::atomic<std::uint64_t> sequence_{0};
-  bool overrun_ = false;  // publishing thread only
+  std::uint64_t sequence_ = 0;  // of the next batch; the sending thread's
+  bool overrun_ = false;        // publishing thread only
 
   // The publisher's thread only.
   std::mt19937_64 random_;

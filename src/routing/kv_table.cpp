@@ -17,6 +17,7 @@ std::uint32_t full_blocks(const KvRoute& route, std::uint32_t block_size) {
 }
 
 }  // namespace
+
 std::string_view reason_name(PickReason reason) {
   switch (reason) {
     case PickReason::Mode: return "mode";

@@ -125,7 +125,6 @@ ChoiceContext Generation::Choice::context() {
 }
 
 std::optional<Generation::Choice::Failure> Generation::Choice::start() {
-  request_.leg = engine::Leg::Whole;
   request_.bootstrap.reset();
   request_.kv_transfer_params = {};
   if (!plan_->prefill) {
@@ -146,8 +145,16 @@ std::optional<Generation::Choice::Failure> Generation::Choice::start() {
 std::optional<Generation::Choice::Failure> Generation::Choice::start_main() {
   request_.data_parallel_rank = rank_for(plan_->main, named_rank_);
   main_ = std::make_unique<Leg>(std::move(plan_->main), *this);
+  // Of a pair the prefill engine tells of the prompt, and has the session.
   const std::string_view session = in_pair_ ? std::string_view() : owner_.spec_.session;
-  if (auto started = main_->start(owner_.service_, request_, session); !started) {
+  const auto prompt_logprobs = request_.output.prompt_logprobs;
+  if (in_pair_) {
+    request_.output.prompt_logprobs.reset();
+  }
+  request_.leg = in_pair_ ? engine::Leg::Decode : engine::Leg::Whole;
+  auto started = main_->start(owner_.service_, request_, session);
+  request_.output.prompt_logprobs = prompt_logprobs;
+  if (!started) {
     return Failure{std::move(started.error()), main_->booked().reservation.shared_worker()};
   }
   if (owner_.paused_) {
@@ -177,10 +184,7 @@ std::optional<Generation::Choice::Failure> Generation::Choice::start_together() 
   if (auto failed = start_prefill(prefill_leg(request_, hand_off_))) {
     return failed;
   }
-  request_.leg = engine::Leg::Decode;
-  std::optional<std::uint32_t> prompt_logprobs = std::exchange(request_.output.prompt_logprobs, {});
   auto failed = start_main();
-  request_.output.prompt_logprobs = prompt_logprobs;
   if (!failed && wants_prompt_logprobs_) {
     main_->pause();  // until the prefill leg has told them
   }
@@ -189,12 +193,8 @@ std::optional<Generation::Choice::Failure> Generation::Choice::start_together() 
 
 // The prompt is computed: the decode leg, by what the prefill engine said of it.
 std::optional<Generation::Choice::Failure> Generation::Choice::start_decode() {
-  request_.leg = engine::Leg::Decode;
   request_.kv_transfer_params = held_;
-  const auto prompt_logprobs = std::exchange(request_.output.prompt_logprobs, {});
-  auto failed = start_main();
-  request_.output.prompt_logprobs = prompt_logprobs;
-  return failed;
+  return start_main();
 }
 
 // The client left. A decode engine that was told where a prompt's cache is must take it, or the

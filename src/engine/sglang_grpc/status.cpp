@@ -6,15 +6,13 @@
 #include <array>
 
 #include "engine/grpc_status.hpp"
+#include "engine/message_text.hpp"
 
 namespace fairlead::engine::sglang_grpc {
 namespace {
 
 using net::grpc::Status;
 using net::grpc::StatusCode;
-
-/// What is kept of a message, which a client may read.
-constexpr std::size_t kMessageBytes = 4096;
 
 /// True for `NAME must be …` and `NAME cannot be …` with a parameter's name. A rank out of range is
 /// not among them: this program chose it.
@@ -46,20 +44,6 @@ bool blames_request(std::string_view text) {
   }
   return names_bad_parameter(text) ||
          std::ranges::any_of(kRefusals, [&](std::string_view part) { return text.contains(part); });
-}
-
-/// Messages of validation errors have several lines.
-std::string one_line(std::string text) {
-  if (text.size() > kMessageBytes) {
-    std::size_t end = kMessageBytes;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
-      --end;  // not inside a character
-    }
-    text.resize(end);
-    text += "…";
-  }
-  std::ranges::replace_if(text, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
-  return text;
 }
 
 }  // namespace

@@ -2,15 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include "engine/message_text.hpp"
 
 namespace fairlead::engine::vllm_http {
 namespace {
 
 /// What a body that is no error object contributes to a message.
 constexpr std::size_t kExcerptBytes = 200;
-/// What is kept of an error object's message, which a client may read.
-constexpr std::size_t kMessageBytes = 4096;
 
 /// The same classes as for gRPC: UNAVAILABLE is 503, RESOURCE_EXHAUSTED 429 and so on.
 ErrorCode code_of(int status) {
@@ -44,20 +42,6 @@ const json::Value* error_object(const json::Value& body) {
 std::string text_of(const json::Value* value) {
   const std::string* text = value ? value->as_string() : nullptr;
   return text ? *text : std::string();
-}
-
-/// Messages of validation errors have several lines.
-std::string one_line(std::string text) {
-  if (text.size() > kMessageBytes) {
-    std::size_t end = kMessageBytes;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
-      --end;  // not inside a character
-    }
-    text.resize(end);
-    text += "…";
-  }
-  std::ranges::replace_if(text, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
-  return text;
 }
 
 std::string message_in(const json::Value& body) {
