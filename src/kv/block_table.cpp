@@ -113,6 +113,23 @@ bool BlockTable::look(Place& place, std::uint64_t& set) {
   return false;
 }
 
+void BlockTable::prefetch_further(Place& place) {
+  const auto* const data = static_cast<const Bucket*>(place.data);
+  const auto ends = [&] {
+    // Slots are taken from the first on, so the last one tells most often and costs one load.
+    const Bucket& bucket = data[place.bucket];
+    return bucket.keys.back().load(std::memory_order_relaxed) == 0 ||
+           slots_with(bucket.keys, place.key) != 0;
+  };
+  for (std::size_t i = 0; i < kFetched; ++i) {
+    if (place.buckets == 0 || ends()) {
+      return;
+    }
+    place.bucket = next_bucket(place.bucket, place.step, place.seen++, place.buckets);
+  }
+  fetch(place);
+}
+
 std::uint64_t BlockTable::find(Place place) {
   std::uint64_t set = 0;
   while (!look(place, set)) {

@@ -50,11 +50,8 @@ class BlockTable {
   /// Looks at what was fetched: true when the search has ended, with the block's `set_word`; else
   /// fetches where it goes on. Under the guard under which it began.
   static bool look(Place& place, std::uint64_t& set);
-  /// `look` for the fetching's sake, for a writer to come.
-  static void prefetch_further(Place& place) {
-    std::uint64_t set = 0;
-    look(place, set);
-  }
+  /// Looks at what was fetched, for a writer to come, and fetches where its search may go on.
+  static void prefetch_further(Place& place);
   /// The set word at a place: the search to its end.
   static std::uint64_t find(Place place);
 
