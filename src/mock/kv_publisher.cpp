@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <mutex>
@@ -129,6 +130,7 @@ class KvPublisher::Impl {
     const std::lock_guard lock(mutex_);
     return accepted_;
   }
+  std::uint64_t sent() const { return sent_.load(); }
 
  private:
   struct Pending {
@@ -171,7 +173,7 @@ class KvPublisher::Impl {
   void send(const Pending& batch) {
     std::string payload = encode_kv_batch(batch.events, options_.block_size, batch.time,
                                           options_.rank, options_.layout, options_.flavor);
-    const std::uint64_t sequence = sequence_++;
+    const std::uint64_t sequence = sent_.load(std::memory_order_relaxed);
     if (!(std::uniform_real_distribution<double>(0, 1)(random_) < drop_.load())) {
       pub_->send({options_.topic, big_endian(sequence), payload});
     }
@@ -183,6 +185,7 @@ class KvPublisher::Impl {
         buffer_.pop_front();
       }
     }
+    sent_.store(sequence + 1);
   }
 
   void answer_all() {
@@ -219,8 +222,9 @@ class KvPublisher::Impl {
   std::string endpoint_;
   std::string replay_endpoint_;
   std::atomic<double> drop_{0};
-  std::uint64_t sequence_ = 0;  // of the next batch; the sending thread's
-  bool overrun_ = false;        // publishing thread only
+  std::atomic<std::uint64_t> sent_{
+      0};                 // the next batch's number; only the publisher's thread sets it
+  bool overrun_ = false;  // publishing thread only
 
   // The publisher's thread only.
   std::mt19937_64 random_;
@@ -257,5 +261,6 @@ void KvPublisher::set_drop_probability(double probability) {
 const std::string& KvPublisher::endpoint() const { return impl_->endpoint(); }
 const std::string& KvPublisher::replay_endpoint() const { return impl_->replay_endpoint(); }
 std::uint64_t KvPublisher::published() const { return impl_->published(); }
+std::uint64_t KvPublisher::sent() const { return impl_->sent(); }
 
 }  // namespace fairlead::mock

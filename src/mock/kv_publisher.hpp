@@ -53,6 +53,8 @@ class KvPublisher {
   /// Batches taken, which are or will at once be handed to subscribers, or withheld: the number
   /// after the last one's.
   std::uint64_t published() const;
+  /// Of these, how many subscribers were handed and replays would bring, if they are still kept.
+  std::uint64_t sent() const;
 
  private:
   class Impl;

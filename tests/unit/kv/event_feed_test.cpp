@@ -304,7 +304,7 @@ TEST_F(FeedTest, ReplaysNoMoreThanTheEngineKept) {
   for (std::uint64_t i = 0; i < 10; ++i) {
     (*engine)->publish({block(100 + i)});
   }
-  ASSERT_TRUE(eventually([&] { return (*engine)->published() == 10; }));
+  ASSERT_TRUE(eventually([&] { return (*engine)->sent() == 10; }));
   follow(**engine);
   ASSERT_TRUE(reaches(9));
   EXPECT_EQ(sink_.order(), (Order{107, 108, 109}));
