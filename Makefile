@@ -5,6 +5,8 @@ SHELL := /bin/bash
 .NOTPARALLEL:
 
 FUZZ_SECONDS ?= 60
+SOAK_SECONDS ?= 600
+SOAK_JOBS ?= 4
 STAGES := .venv/bin/python tools/stages.py
 
 .PHONY: help
@@ -47,8 +49,8 @@ kv-peers: install-test build ## Show two replicas: the second starts with what t
 	@exec .venv/bin/python -m pytest -q -s -n 0 tests/e2e/test_kv_peers.py -k know_the_same
 
 .PHONY: soak
-soak: install-test build ## Clients and random failures for SOAK_SECONDS (600) per kind of engines; FAIRLEAD_SEED repeats
-	@SOAK_SECONDS=$${SOAK_SECONDS:-600} exec .venv/bin/python -m pytest -q -s -n 0 tests/e2e/test_fault_soak.py
+soak: install-test build ## Clients and random failures for SOAK_SECONDS (600) per layout of engines, SOAK_JOBS (4) of the 8 at once; FAIRLEAD_SEED repeats
+	@SOAK_SECONDS=$(SOAK_SECONDS) exec .venv/bin/python -m pytest -q -rP -n $(SOAK_JOBS) tests/e2e/test_fault_soak.py
 
 .PHONY: fmt
 fmt: install-test ## Format all C++ in place

@@ -29,6 +29,7 @@ from fairlead.fault_proxy import UP, black_hole, cut, half_open, reset
 from wire import WireEngine
 
 LONG = os.environ.get("FAIRLEAD_LONG") == "1"
+SILENCE = 600 if LONG else 3
 BLOCK = 16
 EVENTS = ("--kv-events", "127.0.0.1:0", "--kv-replay", "127.0.0.1:0", "--block-size", BLOCK)
 
@@ -177,6 +178,7 @@ def latencies(server, count, clients=8):
             return list(pool.map(one, range(count)))
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(not LONG, reason="a measurement; FAIRLEAD_LONG=1 makes it")
 def test_PD5_a_hung_engine_costs_the_others_nothing(family, launcher):
     differences = []
@@ -277,11 +279,11 @@ def test_PD8_a_drain_ends_at_its_deadline_with_a_hung_stream(family, launcher):
     engines[1].wait_state(running=0, finished_total=1)
 
 
+@pytest.mark.timeout(SILENCE + scaled(120))
 def test_PD8_silence_ends_no_connection_and_no_request(launcher, fault_proxy, tmp_path):
     """A server of grpc-core, which ends connections of clients that ping too often."""
-    silence = 600 if LONG else 3
     with WireEngine(tmp_path / "wire", "newest", "--model-name", "demo", "--first-id", 256, "--last-id", 2600,
-                    "--token-interval-ms", silence * 1000) as engine:
+                    "--token-interval-ms", SILENCE * 1000) as engine:
         proxy = fault_proxy(engine.address)
         server = launcher.serve([proxy.url], "--model-name", "demo", "--threads", "1",
                                 "--engine-health-timeout-secs", "10", model_path=FOLDER)
@@ -290,7 +292,7 @@ def test_PD8_silence_ends_no_connection_and_no_request(launcher, fault_proxy, tm
             reading = pool.submit(lambda: Stream(server, body(1)).read_all())
             engine.wait_event("generate")
             connections = [connection.number for connection in proxy.connections()]
-            stream = reading.result(scaled(silence + 30))
+            stream = reading.result(scaled(SILENCE + 30))
         assert (stream.errors, stream.finish_reasons, stream.done) == ([], ["length"], True)
         assert [connection.number for connection in proxy.connections()] == connections
         assert proxy.counts.get("close", 0) == 0

@@ -170,6 +170,7 @@ def expect_flat(rss):
     assert late <= early * 1.1 + (4 << 20), [size >> 20 for size in rss]
 
 
+@pytest.mark.timeout(SECONDS + scaled(180))
 @pytest.mark.parametrize("layout", ["aggregated", "pairs", "migration", "pairs-migration"])
 def test_PD3_soak(family, launcher, fault_proxy, seed, layout):
     migration = ("--migration-limit", "3") if "migration" in layout else ()
