@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -23,9 +24,10 @@ namespace {
 // A file that is being written is complete with IN_CLOSE_WRITE; IN_CREATE is for links.
 constexpr std::uint32_t kEvents = IN_CREATE | IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM |
                                   IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
-// A burst of changes is over when nothing has happened for so long, or after so many times.
+// A burst of changes is over when nothing has happened for so long; but what comes without end is
+// reported so often.
 constexpr net::Duration kQuiet = std::chrono::milliseconds(10);
-constexpr int kMaxQuietRounds = 10;
+constexpr net::Duration kLongestBurst = std::chrono::milliseconds(100);
 // A thread that has not ended by then hangs in the file system.
 constexpr std::chrono::seconds kEndWait{1};
 
@@ -147,17 +149,21 @@ class FileCardSource::Watch : public std::enable_shared_from_this<Watch> {
   /// were lost.
   bool wait_for_change(net::TimePoint until, std::set<std::string>& deleted) {
     bool lost = false;
-    int timeout = milliseconds_until(until, net::Clock::now());
-    const int quiet = milliseconds_until(net::TimePoint(kQuiet), net::TimePoint());
-    for (int round = 0; round <= kMaxQuietRounds; ++round) {
+    std::optional<net::TimePoint> burst_end;
+    for (;;) {
       std::array<pollfd, 2> fds{{{wake_fd_, POLLIN, 0}, {inotify_fd_, POLLIN, 0}}};
-      const int ready = poll(fds.data(), fds.size(), timeout);
+      const int ready = poll(fds.data(), fds.size(), milliseconds_until(until, net::Clock::now()));
       if (ready == 0 || (fds[0].revents & POLLIN) != 0) {
         break;
       }
       if ((fds[1].revents & POLLIN) != 0) {
         lost = read_events(deleted) || lost;
-        timeout = quiet;
+        const net::TimePoint now = net::Clock::now();
+        burst_end = burst_end.value_or(now + kLongestBurst);
+        until = std::min(now + kQuiet, *burst_end);
+        if (now >= *burst_end) {
+          break;
+        }
       }
     }
     return lost;
