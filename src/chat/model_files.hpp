@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -39,6 +40,9 @@ struct ModelAssets {
   std::uint32_t context_length = 0;  ///< Of `config.json`; 0 = unknown.
   std::uint32_t vocab_size = 0;      ///< Ids are below it; 0 = unknown.
   std::string folder;                ///< Where the files are.
+
+  /// Token ids are below it: engines die of others.
+  std::size_t id_limit() const { return vocab_size > 0 ? vocab_size : tokenizer->vocab_size(); }
 };
 
 /// Where the files come from.

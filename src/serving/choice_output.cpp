@@ -152,9 +152,11 @@ void Generation::Choice::on_tokens(const engine::TokenChunk& chunk) {
 // Output that an engine which goes on from here would have to know.
 void Generation::Choice::keep(std::span<const engine::TokenId> ids) {
   const std::uint32_t most = owner_.service_.options().migration_max_seq_len;
-  if (most > 0 && request_.prompt.size() + ids.size() > most) {
+  const bool too_long = most > 0 && request_.prompt.size() + ids.size() > most;
+  const std::size_t limit = owner_.spec_.assets->id_limit();
+  if (too_long || std::ranges::any_of(ids, [limit](auto id) { return id >= limit; })) {
     keeps_prompt_ = false;
-    owner_.shard_.migration_too_long.add(1);
+    owner_.shard_.migration_too_long.add(too_long ? 1 : 0);
     std::vector<engine::TokenId>().swap(request_.prompt);
     return;
   }

@@ -1,10 +1,12 @@
 """A generation whose engine dies goes on on another one, and its client notices nothing but a pause."""
 
+import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from fairlead import wait_until
-from fairlead.families import Stream, body, complete, wait_healthy
+from fairlead.families import FOLDER, Stream, body, complete, wait_healthy
 
 CHAIN = ("--reply", "chain", "--token-interval-ms", "20")
 COUNT = 60
@@ -123,6 +125,20 @@ def test_what_cannot_go_on_exactly_fails(family, launcher, fields):
     stream = cut(server, engines, body(COUNT, **(fields or {})))
     assert stream.errors and stream.done and stream.finish_reasons == []
     assert server.metrics().value(METRIC, migration_type="ongoing_request") == 0
+
+
+def test_ids_outside_the_vocabulary_never_become_a_prompt(family, launcher, tmp_path):
+    """Real SGLang engines die of one."""
+    folder = shutil.copytree(FOLDER, tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "vocab_size": 400}))
+    engines = [family.engine(launcher, *CHAIN) for _ in range(2)]
+    server = family.serve(launcher, engines, "--router-mode", "round-robin", "--migration-limit", "3", model_path=str(folder))
+    wait_healthy(server, 2)
+    stream = cut(server, engines, body(COUNT, prompt=[300, 5, 6, 7]), after=12)
+    assert max(stream.tokens) >= 400, "else this is no test"
+    assert stream.errors and stream.done and stream.finish_reasons == []
+    assert sum(engine.state()["requests_total"] for engine in engines if engine.process.running()) == 0
 
 
 def test_named_workers_are_not_left(family, launcher):

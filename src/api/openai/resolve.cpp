@@ -220,10 +220,8 @@ Error context_exceeded(const RequestBody& body, std::uint32_t context, std::size
 Result<serving::GenerationSpec> resolve(const RequestBody& body, const ServedModel& served,
                                         std::vector<std::vector<engine::TokenId>> prompts) {
   const serving::ModelContext& assets = *served.assets;
-  const std::size_t vocabulary =
-      assets.vocab_size > 0 ? assets.vocab_size : assets.tokenizer->vocab_size();
   if (Result<> checked =
-          check_vocabulary(body, prompts, vocabulary, assets.tokenizer->vocab_size());
+          check_vocabulary(body, prompts, assets.id_limit(), assets.tokenizer->vocab_size());
       !checked) {
     return std::unexpected(checked.error());
   }
