@@ -40,6 +40,9 @@ Result<std::vector<fleet::NamedEngine>> parse_list(const Settings& settings, std
     }
     engines.push_back({std::move(address->endpoint), address->backend.value_or(common)});
   }
+  if (engines.empty() && settings.given(name)) {
+    return usage("{}: names no engine", settings.origin(name));
+  }
   return engines;
 }
 

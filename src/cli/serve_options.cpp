@@ -153,6 +153,15 @@ void set_origin(const Settings& settings, std::string_view name, std::string& ou
   }
 }
 
+// As Prometheus has it.
+bool is_metric_name(std::string_view name) {
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == ':';
+  };
+  return !name.empty() && letter(name.front()) &&
+         std::ranges::all_of(name, [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
+}
+
 }  // namespace
 
 std::size_t usable_cores() {
@@ -231,6 +240,12 @@ Result<ServeOptions> serve_options(const Settings& settings) {
   options.api = api_options(settings);
   options.api.high_mark_bytes = options.limits.high_mark_bytes;
   options.metrics_prefix = settings.text("metrics-prefix");
+  if (!is_metric_name(options.metrics_prefix)) {
+    return fail(ErrorCode::InvalidRequest,
+                fmt::format("{}: `{}` cannot begin a metric's name: letters, digits, `_` and `:`, "
+                            "no digit first",
+                            settings.origin("metrics-prefix"), options.metrics_prefix));
+  }
   Result<ModelPaths> paths = model_paths(settings);
   if (!paths) {
     return std::unexpected(paths.error());
