@@ -469,8 +469,8 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      .kind = Number,
      .value_name = "SECS",
      .default_value = "0",
-     .help = "A running generation without an engine message for so long fails, unless the engine "
-             "answers it as a whole; 0 is off",
+     .help = "A running generation without an engine message for so long fails; what an engine "
+             "answers as a whole may take that for each of its tokens; 0 is off",
      .section = kEngines,
      .dyn_name = "DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS",
      .minimum = 0,

@@ -277,36 +277,50 @@ void Generation::Choice::resume() {
   }
 }
 
+// How long an engine that answers as a whole may take: as if each token came at its last moment.
+// Zero when nothing bounds that.
+std::chrono::duration<double> Generation::Choice::whole_answer_limit(const Leg& leg) const {
+  const ServiceOptions& options = owner_.service_.options();
+  const std::uint32_t tokens = &leg == prefill_.get() ? 1 : request_.stop.max_tokens;
+  const std::chrono::duration<double> each = options.stream_timeout;
+  const std::chrono::duration<double> first =
+      options.first_token_timeout > net::Duration(0) ? options.first_token_timeout : each;
+  return tokens > 1 && each.count() == 0 ? each : first + each * (tokens - 1.0);
+}
+
 void Generation::Choice::check_silence(net::TimePoint now) {
   const ServiceOptions& options = owner_.service_.options();
   const Leg* const leg = main_ ? main_.get() : prefill_.get();
   if (!leg || ended_ || error_ || prefill_error_) {
     return;
   }
-  const bool first = leg->before_first_token();
-  const net::Duration first_limit = options.first_token_timeout;
-  const auto seconds = [](net::Duration limit) {
-    return std::chrono::duration_cast<std::chrono::seconds>(limit).count();
+  const auto over = [](std::chrono::duration<double> time, std::chrono::duration<double> limit) {
+    return limit.count() > 0 && time > limit;
   };
-  Error error;
-  if (first && first_limit > net::Duration(0) && !leg->silent_until_done() &&
-      now - begun_ > first_limit) {
-    error = {ErrorCode::EngineSilent,
-             fmt::format("no token from the engine within {} s", seconds(first_limit)),
-             {}};
-  } else if (options.stream_timeout > net::Duration(0) && !leg->silent_until_done() &&
-             now - last_message_ > options.stream_timeout) {
-    error = {ErrorCode::EngineSilent,
-             fmt::format("no message from the engine for {} s", seconds(options.stream_timeout)),
-             {}};
-  } else {
+  const auto silent = [](std::string_view what, std::chrono::duration<double> limit) {
+    return Error{ErrorCode::EngineSilent,
+                 fmt::format("no {} from the engine within {:g} s", what, limit.count()),
+                 {}};
+  };
+  std::optional<Error> error;
+  const net::Duration running = now - std::max(begun_, leg->started_at());
+  if (leg->silent_until_done()) {
+    if (const auto limit = whole_answer_limit(*leg); over(running, limit)) {
+      error = silent("answer", limit);
+    }
+  } else if (leg->before_first_token() && over(running, options.first_token_timeout)) {
+    error = silent("token", options.first_token_timeout);
+  } else if (over(now - last_message_, options.stream_timeout)) {
+    error = silent("message", options.stream_timeout);
+  }
+  if (!error) {
     return;
   }
   // Of two silent engines the one that computes the prompt is waited for by the other.
   if (prefill_ && !prefilled_) {
-    prefill_sink_.on_error(std::move(error));
+    prefill_sink_.on_error(std::move(*error));
   } else {
-    on_error(std::move(error));
+    on_error(std::move(*error));
   }
 }
 

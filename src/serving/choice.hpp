@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -95,6 +96,7 @@ class Generation::Choice final : public engine::TokenSink {
   void note_remote_kv(const engine::Finish& finish);
   void take_cached(const engine::Finish& finish, const Leg& leg);
   void drop_output(const engine::TokenChunk& chunk);
+  std::chrono::duration<double> whole_answer_limit(const Leg& leg) const;
   void count_hit_rate(const BookedWorker& booked);
   void log_pair() const;
 

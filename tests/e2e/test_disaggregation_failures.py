@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from fairlead import wait_until
 from fairlead.families import Stream, body, complete, formula, plain, wait_healthy
-from fairlead.pairs import Pools, asked
+from fairlead.pairs import TOKEN_ROUTE, Pools, asked
 
 SLOW = ("--speedup-ratio", "0.015")  # more than a second for a prompt
 ROBIN = ("--router-mode", "round-robin")
@@ -38,6 +38,19 @@ def test_before_the_first_token_another_engine_takes_over(family, launcher, role
     before = counts([broken])[0]
     expect_answers(pools, f"{role}-{fault}-recovered")
     assert counts([broken])[0] > before, "it is in rotation again"
+    pools.expect_idle()
+
+
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+@pytest.mark.parametrize("fault", ["stall-open", "stall-after:0"])
+def test_answers_that_come_whole_are_not_waited_for_without_end(launcher, role, fault):
+    pools = Pools(TOKEN_ROUTE, launcher, 2, 2,
+                  serve_flags=(*ROBIN, "--first-token-timeout-secs", "1", "--stream-timeout-secs", "1"))
+    broken = getattr(pools, role)[0]
+    broken.set_faults(fault)
+    expect_answers(pools, f"whole-{role}-{fault}", count=2, tokens=2)
+    assert counts([broken])[0] >= 1, "it was tried"
+    broken.set_faults()
     pools.expect_idle()
 
 

@@ -166,6 +166,7 @@ TEST_F(GenerationTest, ASilentEngineFailsTheRequest) {
 TEST_F(GenerationTest, SilenceBeforeAWholeAnswerIsExpected) {
   GenerationSpec s = spec("a");
   s.n = 2;
+  s.request.stop.max_tokens = 100'000;
   start(std::move(s));
   in_turn([&] {
     engines_.streams[0].silent = true;
@@ -177,6 +178,16 @@ TEST_F(GenerationTest, SilenceBeforeAWholeAnswerIsExpected) {
   EXPECT_EQ(outcome_->error().code, ErrorCode::EngineSilent);
   EXPECT_EQ(engines_.streams.size(), 2u);
   EXPECT_EQ(reported_, (std::vector<std::uint64_t>{2}));
+}
+
+TEST_F(GenerationTest, AWholeAnswerTakesNoLongerThanItsTokensMay) {
+  start(spec("a"));
+  in_turn([&] { engines_.streams[0].silent = true; });
+  ASSERT_TRUE(run_until(reactor_, [&] { return engines_.streams.size() == 2; }));
+  EXPECT_EQ(reported_, (std::vector<std::uint64_t>{1}));
+  const engine::Finish finish = finished(1);
+  in_turn([&] { engines_.tokens(1, "x", &finish); });
+  EXPECT_TRUE(outcome_ && *outcome_);
 }
 
 TEST_F(GenerationTest, HowRequestsEndIsReportedWhereItMatters) {
