@@ -64,6 +64,11 @@ struct Worker {
   bool has_taint(std::string_view taint) const;
   /// True when it has all of the labels.
   bool has_taints(std::span<const std::string> all) const;
+  /// True when it has the data-parallel rank.
+  bool has_rank(std::uint32_t rank) const {
+    return rank >= info.data_parallel_start &&
+           rank - info.data_parallel_start < info.data_parallel_size;
+  }
 };
 
 /// The interchangeable workers of one model, namespace and role: the members of one cohort.

@@ -187,7 +187,7 @@ bool KvViews::drop_targets(Set& set, const fleet::WorkerSet* workers) {
   }
   return std::erase_if(set.targets, [&](const std::unique_ptr<Target>& target) {
            const auto found = present.find(target->place.worker_id);
-           if (found != present.end() && has_rank(*found->second, target->place.rank)) {
+           if (found != present.end() && found->second->has_rank(target->place.rank)) {
              return false;
            }
            drop_source(set, *target);

@@ -73,10 +73,4 @@ inline constexpr auto kKeyOf = [](const auto& target) {
   return std::tuple(target->place.worker_id, target->place.rank);
 };
 
-/// True when a worker has a rank.
-inline bool has_rank(const fleet::Worker& worker, std::uint32_t rank) {
-  return rank >= worker.info.data_parallel_start &&
-         rank - worker.info.data_parallel_start < worker.info.data_parallel_size;
-}
-
 }  // namespace fairlead::routing

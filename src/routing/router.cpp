@@ -28,6 +28,27 @@ void keep_picks(PickCounts& sum, const PickCounts& more) {
   std::ranges::transform(sum, more, sum.begin(), std::plus());
 }
 
+// The error of a request that names a rank which no worker that it may go to has, usable or not.
+std::optional<Error> rank_nobody_has(const fleet::WorkerSet& set, const RouteRequest& request) {
+  bool asked = false;
+  for (const auto& worker : set.workers) {
+    if (request.rank && (!request.worker_id || *request.worker_id == worker->id)) {
+      if (worker->has_rank(*request.rank)) {
+        return std::nullopt;
+      }
+      asked = true;
+    }
+  }
+  if (!asked) {
+    return std::nullopt;
+  }
+  return Error{ErrorCode::InvalidRequest,
+               request.worker_id
+                   ? fmt::format("worker {} has no rank {}", *request.worker_id, *request.rank)
+                   : fmt::format("no worker has rank {}", *request.rank),
+               "x-dynamo-dp-rank"};
+}
+
 }  // namespace
 
 std::optional<RouterMode> parse_router_mode(std::string_view text) {
@@ -65,7 +86,8 @@ class LoadTable {
           std::ranges::find(request.excluded, worker->id) != request.excluded.end();
       const bool wanted = !request.worker_id || *request.worker_id == worker->id;
       if (worker->healthy && !excluded && wanted && worker->slot < places_.size() &&
-          worker->has_adapter(request.adapter) && worker->has_taints(request.required_taints)) {
+          worker->has_adapter(request.adapter) && worker->has_taints(request.required_taints) &&
+          (!request.rank || worker->has_rank(*request.rank))) {
         occupy(*worker);
         if (!on_trial(*worker) || places_[worker->slot].trials == 0) {
           candidates_.push_back(&worker);
@@ -281,6 +303,9 @@ Result<Reservation> Router::choose(const fleet::WorkerSet& set, const RouteReque
   const auto table = table_of(set);
   auto worker = table->choose(mode(), set, request);
   if (!worker) {
+    if (auto wrong = rank_nobody_has(set, request)) {
+      return std::unexpected(std::move(*wrong));
+    }
     return fail(ErrorCode::NoWorkers,
                 request.worker_id ? fmt::format("worker {} is not in routing", *request.worker_id)
                                   : fmt::format("none of {} workers is usable{}",

@@ -442,7 +442,7 @@ TEST_F(KvRouterTest, ThresholdsChangeOneByOne) {
 
 TEST_F(KvRouterTest, OtherModesTakeTheSameCallAndCountTheirPicks) {
   Router router(RouterMode::RoundRobin, 1);
-  set_ = make_kv_set(2);
+  set_ = make_kv_set(2, 4);
   const RouteRequest request{.worker_id = {}, .excluded = {}, .adapter = {}, .rank = 3};
   auto chosen = router.choose(set_, request, {});
   ASSERT_TRUE(chosen);

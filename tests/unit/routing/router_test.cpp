@@ -33,11 +33,43 @@ std::map<std::uint64_t, int> spread(Router& router, const fleet::WorkerSet& set,
   return counts;
 }
 
+RouteRequest ranked(std::uint32_t rank, std::optional<std::uint64_t> worker = {}) {
+  RouteRequest request;
+  request.rank = rank;
+  request.worker_id = worker;
+  return request;
+}
+
 TEST(Router, RoundRobinIsEven) {
   Router router(RouterMode::RoundRobin, 1);
   const auto set = make_set(4, {2});
   EXPECT_EQ(spread(router, set, 30),
             (std::map<std::uint64_t, int>{{100, 10}, {101, 10}, {103, 10}}));
+}
+
+TEST(Router, ANamedRankIsSoughtAtTheWorkersThatHaveIt) {
+  auto set = make_set(3, {2});
+  auto more = std::make_shared<fleet::Worker>(*set.workers[1]);
+  more->info.data_parallel_size = 2;
+  set.workers[1] = more;
+  for (const RouterMode mode : {RouterMode::RoundRobin, RouterMode::LeastLoaded}) {
+    Router router(mode, 1);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(router.choose(set, ranked(1))->worker().id, 101u);
+    }
+    const auto nobody = router.choose(set, ranked(7));
+    ASSERT_FALSE(nobody);
+    EXPECT_EQ(nobody.error().code, ErrorCode::InvalidRequest);
+    EXPECT_EQ(nobody.error().message, "no worker has rank 7");
+    EXPECT_EQ(nobody.error().param, "x-dynamo-dp-rank");
+    const auto pinned = router.choose(set, ranked(1, 100));
+    ASSERT_FALSE(pinned);
+    EXPECT_EQ(pinned.error().message, "worker 100 has no rank 1");
+    // A rank that somebody has who cannot be had now is no mistake of the request.
+    const auto down = router.choose(set, ranked(0, 102));
+    ASSERT_FALSE(down);
+    EXPECT_EQ(down.error().code, ErrorCode::NoWorkers);
+  }
 }
 
 TEST(Router, RandomModesReachEveryWorker) {
