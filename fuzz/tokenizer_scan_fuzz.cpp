@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,40 +13,55 @@
 #include "tokenizer/incremental_decoder.hpp"
 #include "tokenizer/normalization.hpp"
 #include "tokenizer/pre_tokenizer.hpp"
+#include "tokenizer/scanners.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace fairlead::tokenizer {
 namespace {
 
-constexpr std::string_view kPatterns[] = {
-    kGpt2Pattern,
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-};
+using Spans = std::vector<Span>;
 
-std::vector<Span> pieces(const Split& split, std::string_view text) {
-  std::vector<Span> spans;
-  if (!split.apply(text, 0, spans)) {
-    std::abort();
-  }
-  return spans;
+Spans by_scanner(Scanner scanner, std::string_view text) {
+  Spans words;
+  for_each_word(scanner, text,
+                [&](std::size_t begin, std::size_t end) { words.push_back({begin, end}); });
+  return words;
 }
 
-void scanners_equal_regexes(std::string_view text) {
-  static const auto splits = [] {
-    std::vector<std::pair<Split, Split>> both;
-    for (const std::string_view pattern : kPatterns) {
-      both.emplace_back(*Split::from_regex(pattern, SplitBehavior::Isolated, false),
-                        *Split::from_regex(pattern, SplitBehavior::Isolated, false, true));
-      if (both.back().first.scanner() == Scanner::None) {
+Spans by_regex(std::span<const Split> splits, std::string_view text) {
+  Spans pieces;
+  if (!text.empty()) {
+    pieces.push_back({0, text.size()});
+  }
+  for (const Split& split : splits) {
+    Spans next;
+    for (const Span& piece : pieces) {
+      if (!split.apply(text.substr(piece.begin, piece.end - piece.begin), piece.begin, next)) {
         std::abort();
       }
     }
+    pieces = std::move(next);
+  }
+  return pieces;
+}
+
+void scanners_equal_regexes(std::string_view text) {
+  static const auto all = [] {
+    std::vector<std::pair<Scanner, std::vector<Split>>> both;
+    for (const Scanner scanner : kAllScanners) {
+      std::vector<Split> splits;
+      for (const std::string_view pattern : scanner_patterns(scanner)) {
+        splits.push_back(*Split::from_regex(pattern, SplitBehavior::Isolated, false, true));
+      }
+      if (splits.empty()) {
+        std::abort();
+      }
+      both.emplace_back(scanner, std::move(splits));
+    }
     return both;
   }();
-  for (const auto& [scanner, regex] : splits) {
-    if (pieces(scanner, text) != pieces(regex, text)) {
+  for (const auto& [scanner, splits] : all) {
+    if (by_scanner(scanner, text) != by_regex(splits, text)) {
       std::abort();
     }
   }

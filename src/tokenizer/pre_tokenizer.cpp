@@ -210,6 +210,13 @@ Result<PreTokenizer> PreTokenizer::create(const json::Value& config) {
   if (!result.byte_level_) {
     return unsupported("without a ByteLevel step");
   }
+  if (result.splits_.size() == 1) {
+    result.scanner_ = result.splits_[0].scanner();
+  } else if (result.isolated_.size() == result.splits_.size()) {
+    result.scanner_ = recognize_patterns(result.isolated_);
+  }
+  scanner_kinds(result.scanner_);  // built now, so that no request waits for it
+  result.isolated_ = {};
   return result;
 }
 
@@ -267,6 +274,9 @@ Result<> PreTokenizer::add_split(const json::Value& config) {
   Result<Split> split = bad("Split without a Regex or String pattern");
   if (regex != nullptr && regex->as_string() != nullptr) {
     split = Split::from_regex(*regex->as_string(), *behavior, *invert);
+    if (*behavior == SplitBehavior::Isolated) {
+      isolated_.push_back(*regex->as_string());
+    }
   } else if (literal != nullptr && literal->as_string() != nullptr) {
     split = Split::from_string(*literal->as_string(), *behavior, *invert);
   }
@@ -327,9 +337,8 @@ Result<> PreTokenizer::encode_piece(std::string_view piece, const BpeModel& mode
 
 Result<> PreTokenizer::encode(std::string_view text, const BpeModel& model,
                               std::vector<TokenId>& out, const std::stop_token& stop) const {
-  if (splits_.size() == 1 && splits_[0].scanner() != Scanner::None && !add_prefix_space_ &&
-      !use_regex_) {
-    return encode_words(splits_[0].scanner(), text, model, out, stop);
+  if (scanner_ != Scanner::None && !add_prefix_space_ && !use_regex_) {
+    return encode_words(scanner_, text, model, out, stop);
   }
   std::vector<Span> pieces;
   if (!text.empty()) {

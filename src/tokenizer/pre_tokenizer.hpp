@@ -41,8 +41,7 @@ class Split {
     return behavior_ != SplitBehavior::Removed || scanner_ != Scanner::None;
   }
 
-  /// The scanner that may replace `apply`: its words are the pieces. `None` when the behaviour or
-  /// the pattern needs `apply`.
+  /// The scanner that replaces the regex, or `None`.
   Scanner scanner() const { return scanner_; }
 
  private:
@@ -85,6 +84,8 @@ class PreTokenizer {
                         const std::stop_token& stop) const;
 
   std::vector<Split> splits_;
+  std::vector<std::string> isolated_;  // the patterns of Splits that isolate; while building
+  Scanner scanner_ = Scanner::None;    // stands for all of `splits_`
   bool byte_level_ = false;
   bool add_prefix_space_ = false;
   bool use_regex_ = false;
