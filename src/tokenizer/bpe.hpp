@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "tokenizer/merges.hpp"
 #include "tokenizer/vocabulary.hpp"
 
 namespace fairlead::tokenizer {
@@ -50,35 +51,17 @@ class BpeModel {
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
  private:
-  struct Merge {
-    std::uint32_t rank;
-    TokenId id;
-  };
-  struct Slot {
-    std::uint64_t pair = kFree;
-    Merge merge{};
-  };
-  struct PendingMerge {
-    std::uint64_t pair;
-    TokenId id;
-  };
   enum class Whole : std::uint8_t { Unknown, Yes, No };
 
-  static constexpr std::uint64_t kFree = ~std::uint64_t{0};
-  static constexpr std::uint32_t kNoRank = ~std::uint32_t{0};
   static constexpr TokenId kNoToken = ~TokenId{0};
 
   explicit BpeModel(Vocabulary vocabulary, const BpeOptions& options)
       : vocabulary_(std::move(vocabulary)), options_(options) {}
 
   Result<> prepare();
-  const Merge& find_merge(TokenId left, TokenId right) const;
   void encode_whole(std::string_view word, TokenId id, std::vector<TokenId>& out,
                     const std::stop_token& stop) const;
   void merge_word(std::string_view word, std::vector<TokenId>& out,
-                  const std::stop_token& stop) const;
-  void merge_short(TokenId* symbols, std::size_t count, std::vector<TokenId>& out) const;
-  void merge_long(const std::vector<TokenId>& symbols, std::vector<TokenId>& out,
                   const std::stop_token& stop) const;
   void append_symbols(std::string_view word, std::vector<TokenId>& symbols) const;
 
@@ -88,8 +71,8 @@ class BpeModel {
   std::array<std::array<TokenId, 2>, 256> fallback_ids_{};
   bool all_bytes_ = false;
   TokenId unk_id_ = kNoToken;
-  std::vector<PendingMerge> pending_;
-  std::vector<Slot> slots_;
+  MergeTable merges_;
+  std::size_t merge_count_ = 0;
   std::string scratch_;
   // Whether a token's bytes, as a word, encode to that token alone. Filled on first use; every
   // thread computes the same value, so racing writes are harmless.

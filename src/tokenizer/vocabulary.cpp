@@ -48,15 +48,6 @@ std::uint64_t pack(const char* p, std::size_t size) {
   return byte(0) | byte(size / 2) << 8 | byte(size - 1) << 16;
 }
 
-std::uint64_t key_of(std::string_view bytes) {
-  return bytes.size() <= 8 ? pack(bytes.data(), bytes.size())
-                           : hash_bytes(bytes.data(), bytes.size());
-}
-
-std::size_t start_slot(std::uint64_t key, std::size_t length, std::size_t mask) {
-  return mix(key ^ kSeed1, kSeed2 + length) & mask;
-}
-
 }  // namespace
 
 std::uint64_t hash_bytes(const char* data, std::size_t size) {
@@ -70,6 +61,15 @@ std::uint64_t hash_bytes(const char* data, std::size_t size) {
     return mix(load64(data) ^ kSeed2, load64(data + size - 8) ^ hash);
   }
   return mix(pack(data, size) ^ kSeed2, hash);
+}
+
+std::uint64_t token_key(std::string_view bytes) {
+  return bytes.size() <= 8 ? pack(bytes.data(), bytes.size())
+                           : hash_bytes(bytes.data(), bytes.size());
+}
+
+std::size_t token_slot(std::uint64_t key, std::size_t length, std::size_t mask) {
+  return mix(key ^ kSeed1, kSeed2 + length) & mask;
 }
 
 Result<> Vocabulary::add(std::string_view spelling, TokenId id) {
@@ -91,7 +91,7 @@ Result<> Vocabulary::add(std::string_view spelling, TokenId id) {
 
 std::size_t Vocabulary::probe(std::string_view bytes, std::uint64_t key) const {
   const std::size_t mask = slots_.size() - 1;
-  for (std::size_t i = start_slot(key, bytes.size(), mask);; i = (i + 1) & mask) {
+  for (std::size_t i = token_slot(key, bytes.size(), mask);; i = (i + 1) & mask) {
     const Slot& slot = slots_[i];
     if (slot.length == 0 || (slot.key == key && slot.length == bytes.size() &&
                              (bytes.size() <= 8 || std::memcmp(text_.data() + slot.offset,
@@ -128,7 +128,7 @@ Result<> Vocabulary::finish() {
       long_tokens_[std::string(bytes)] = {entry.id, entry.offset};
       continue;
     }
-    const std::uint64_t key = key_of(bytes);
+    const std::uint64_t key = token_key(bytes);
     Slot& slot = slots_[probe(bytes, key)];
     slot.key = key;
     slot.offset = entry.offset;
@@ -161,7 +161,7 @@ std::optional<TokenId> Vocabulary::find_bytes(std::string_view bytes) const {
     const auto it = long_tokens_.find(std::string(bytes));
     return it == long_tokens_.end() ? std::nullopt : std::optional(it->second.id);
   }
-  const Slot& slot = slots_[probe(bytes, key_of(bytes))];
+  const Slot& slot = slots_[probe(bytes, token_key(bytes))];
   return slot.length == 0 ? std::nullopt : std::optional<TokenId>(slot.id);
 }
 

@@ -18,6 +18,13 @@ inline constexpr TokenId kMaxTokenId = (1u << 22) - 1;
 /// Mixes bytes into 64 bits; for tables inside the process only.
 std::uint64_t hash_bytes(const char* data, std::size_t size);
 
+/// A number for a token's bytes: up to 8 bytes of one length are equal when their numbers are, of
+/// longer ones it is the hash.
+std::uint64_t token_key(std::string_view bytes);
+
+/// Where to look first for a token in a hash table of `mask` + 1 slots.
+std::size_t token_slot(std::uint64_t key, std::size_t length, std::size_t mask);
+
 /// The tokens of a byte-level model: id → bytes and bytes → id. Tokens whose spelling is no
 /// byte-level text keep their spelling as bytes and are found by spelling only, since encoding can
 /// never produce them. Built once, then immutable.

@@ -1,0 +1,392 @@
+#include "tokenizer/char_bpe.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <unordered_map>
+#include <utility>
+
+#include "base/utf8.hpp"
+#include "tokenizer/utf8_valid.hpp"
+#include "tokenizer/vocabulary.hpp"
+
+namespace fairlead::tokenizer {
+
+namespace {
+
+// Bytes of cut words between two looks at whether the result is still wanted.
+constexpr std::size_t kStopBytes = 1U << 16;
+// Above this many characters that a token may reach across, another character is no place to cut.
+constexpr std::size_t kMaxExceptions = 64;
+// Symbols are counted in 32 bits.
+constexpr std::size_t kMaxSymbols = std::size_t{1} << 31;
+
+std::unexpected<Error> gone() {
+  return fail(ErrorCode::ClientGone, "nobody waits for the tokens any more");
+}
+
+char32_t last_character(std::string_view text) {
+  std::size_t length = 0;
+  return decode_valid(text.data() + previous_character(text, text.size()), length);
+}
+
+char32_t first_character(std::string_view text) {
+  std::size_t length = 0;
+  return decode_valid(text.data(), length);
+}
+
+// What short words became, for one thread and all models. A word has one place; the last one wins.
+class WordCache {
+ public:
+  static constexpr std::size_t kMaxBytes = 26;
+  static constexpr std::size_t kMaxIds = 8;
+
+  struct Entry {
+    std::uint32_t serial = 0;  // of the model; 0: free
+    std::uint8_t bytes = 0;
+    std::uint8_t ids = 0;
+    char word[kMaxBytes] = {};
+    TokenId tokens[kMaxIds] = {};
+  };
+  static_assert(sizeof(Entry) == 64);
+
+  // The place of a word that is not longer than kMaxBytes.
+  Entry& place(std::uint32_t serial, std::string_view word) {
+    if (entries_ == nullptr) {
+      entries_ = std::make_unique<Entry[]>(kEntries);
+    }
+    return entries_[token_slot(token_key(word), word.size() + std::size_t{serial} * 64,
+                               kEntries - 1)];
+  }
+
+  static bool holds(const Entry& entry, std::uint32_t serial, std::string_view word) {
+    return entry.serial == serial && entry.bytes == word.size() &&
+           std::memcmp(entry.word, word.data(), word.size()) == 0;
+  }
+
+ private:
+  static constexpr std::size_t kEntries = 1U << 14;
+
+  std::unique_ptr<Entry[]> entries_;
+};
+
+WordCache& word_cache() {
+  thread_local WordCache cache;
+  return cache;
+}
+
+}  // namespace
+
+void CharacterIds::set(char32_t character, TokenId id) {
+  std::uint16_t& page = pages_of_[character >> 8];
+  if (page == 0) {
+    pages_.emplace_back().fill(kNone);
+    page = static_cast<std::uint16_t>(pages_.size());
+  }
+  pages_[page - 1U][character & 0xFF] = id;
+}
+
+CharBpeModel::CharBpeModel(Spellings vocabulary, CharBpeOptions options)
+    : vocabulary_(std::move(vocabulary)), options_(std::move(options)) {
+  static std::atomic<std::uint32_t> count{0};
+  serial_ = ++count;
+}
+
+Result<std::unique_ptr<const Model>> CharBpeModel::create(Spellings vocabulary,
+                                                          std::span<const SpelledMerge> merges,
+                                                          CharBpeOptions options) {
+  std::unique_ptr<CharBpeModel> model(new CharBpeModel(std::move(vocabulary), std::move(options)));
+  model->prepare_characters();
+  if (Result<> added = model->add_merges(merges); !added) {
+    return std::unexpected(added.error());
+  }
+  // Without prefix and suffix a token's spelling is that of its symbols in a row, and if no two
+  // spellings share an id, so are those of the parts of each merge.
+  if (model->vocabulary_.one_to_one() && model->options_.continuing_subword_prefix.empty() &&
+      model->options_.end_of_word_suffix.empty()) {
+    model->choose_cut(merges);
+  }
+  return model;
+}
+
+// The tables know one spelling for each id; without that words are looked up by their text.
+void CharBpeModel::prepare_characters() {
+  const std::string& prefix = options_.continuing_subword_prefix;
+  for (TokenId id = 0; id < vocabulary_.id_limit(); ++id) {
+    const std::optional<std::string_view> spelling = vocabulary_.spelling(id);
+    if (!spelling || spelling->empty()) {
+      continue;
+    }
+    if (character_length(static_cast<unsigned char>((*spelling)[0])) == spelling->size()) {
+      first_.set(first_character(*spelling), id);
+    }
+    if (!prefix.empty() && spelling->size() > prefix.size() && spelling->starts_with(prefix)) {
+      const std::string_view rest = spelling->substr(prefix.size());
+      if (character_length(static_cast<unsigned char>(rest[0])) == rest.size()) {
+        continuing_.set(first_character(rest), id);
+      }
+    }
+  }
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    fallback_[byte] = options_.byte_fallback
+                          ? vocabulary_.find(fmt::format("<0x{:02X}>", byte)).value_or(kNoToken)
+                          : kNoToken;
+  }
+  if (options_.unk_token) {
+    unk_id_ = vocabulary_.find(*options_.unk_token).value_or(kNoToken);
+  }
+}
+
+Result<> CharBpeModel::add_merges(std::span<const SpelledMerge> merges) {
+  const std::size_t skip = options_.continuing_subword_prefix.size();
+  std::string merged;
+  for (std::size_t rank = 0; rank < merges.size(); ++rank) {
+    const auto& [left, right] = merges[rank];
+    const std::optional<TokenId> left_id = vocabulary_.find(left);
+    const std::optional<TokenId> right_id = vocabulary_.find(right);
+    std::optional<TokenId> merged_id;
+    if (left_id && right_id && right.size() >= skip) {
+      merged.assign(left);
+      merged += right.substr(skip);  // the reference does not look whether it is the prefix
+      merged_id = vocabulary_.find(merged);
+    }
+    if (!merged_id) {
+      return fail(
+          ErrorCode::InvalidRequest,
+          fmt::format("merge {} ('{}', '{}'): {} is not in the vocabulary", rank, left, right,
+                      !left_id    ? "its left part"
+                      : !right_id ? "its right part"
+                                  : "its result"),
+          "model.merges");
+    }
+    merges_.add(*left_id, *right_id, *merged_id);
+  }
+  merges_.finish(vocabulary_.one_to_one() && skip == 0 ? MergeTable::Stale::Skipped
+                                                       : MergeTable::Stale::JudgedByToken);
+  return {};
+}
+
+// A token that reaches across the place between two characters comes from a merge whose left part
+// ends in the one and whose right part starts with the other.
+void CharBpeModel::choose_cut(std::span<const SpelledMerge> merges) {
+  struct Use {
+    std::size_t starts = 0;          // merges whose result starts with the character
+    std::vector<char32_t> behind{};  // what it is merged behind, but for itself
+    bool many = false;
+  };
+  std::unordered_map<char32_t, Use> uses;
+  for (const auto& [left, right] : merges) {
+    if (left.empty() || right.empty()) {
+      return;
+    }
+    ++uses[first_character(left)].starts;
+    const char32_t before = last_character(left);
+    const char32_t after = first_character(right);
+    Use& use = uses[after];
+    if (before == after || use.many ||
+        std::find(use.behind.begin(), use.behind.end(), before) != use.behind.end()) {
+      continue;
+    }
+    use.behind.push_back(before);
+    use.many = use.behind.size() > kMaxExceptions;
+  }
+  const Use* best = nullptr;
+  char32_t character = 0;
+  for (const auto& [candidate, use] : uses) {
+    const bool better = best == nullptr || use.starts > best->starts ||
+                        (use.starts == best->starts && candidate < character);
+    if (!use.many && first_.find(candidate) != kNoToken && better) {
+      best = &use;
+      character = candidate;
+    }
+  }
+  if (best != nullptr) {
+    utf8::append(cut_, character);
+    no_cut_behind_ = best->behind;
+    no_cut_behind_.push_back(character);
+    std::sort(no_cut_behind_.begin(), no_cut_behind_.end());
+  }
+}
+
+// The next place behind `from` that no token can reach across, or the end.
+std::size_t CharBpeModel::next_cut(std::string_view text, std::size_t from) const {
+  for (std::size_t at = text.find(cut_, from + 1); at != std::string_view::npos;
+       at = text.find(cut_, at + cut_.size())) {
+    std::size_t length = 0;
+    const char32_t before = decode_valid(text.data() + previous_character(text, at), length);
+    // Behind an unknown character it is another token that counts, or one that is still to come.
+    if (first_.find(before) != kNoToken &&
+        !std::binary_search(no_cut_behind_.begin(), no_cut_behind_.end(), before)) {
+      return at;
+    }
+  }
+  return text.size();
+}
+
+Result<> CharBpeModel::encode(std::string_view piece, std::vector<TokenId>& out,
+                              const std::stop_token& stop) const {
+  if (options_.ignore_merges && !piece.empty()) {
+    if (const std::optional<TokenId> id = vocabulary_.find(piece)) {
+      out.push_back(*id);
+      return {};
+    }
+  }
+  if (cut_.empty()) {
+    return encode_cached(piece, out, stop);
+  }
+  std::size_t looked = 0;
+  for (std::size_t start = 0; start < piece.size();) {
+    const std::size_t end = next_cut(piece, start);
+    if (Result<> done = encode_cached(piece.substr(start, end - start), out, stop); !done) {
+      return done;
+    }
+    if (end - looked >= kStopBytes) {
+      looked = end;
+      if (stop.stop_requested()) {
+        return gone();
+      }
+    }
+    start = end;
+  }
+  return {};
+}
+
+Result<> CharBpeModel::encode_cached(std::string_view word, std::vector<TokenId>& out,
+                                     const std::stop_token& stop) const {
+  if (word.size() > WordCache::kMaxBytes) {
+    return encode_word(word, out, stop);
+  }
+  WordCache::Entry& entry = word_cache().place(serial_, word);
+  if (WordCache::holds(entry, serial_, word)) {
+    out.insert(out.end(), entry.tokens, entry.tokens + entry.ids);
+    return {};
+  }
+  const std::size_t before = out.size();
+  if (Result<> done = encode_word(word, out, stop); !done) {
+    return done;
+  }
+  const std::size_t count = out.size() - before;
+  if (count <= WordCache::kMaxIds) {
+    entry.serial = serial_;
+    entry.bytes = static_cast<std::uint8_t>(word.size());
+    entry.ids = static_cast<std::uint8_t>(count);
+    std::memcpy(entry.word, word.data(), word.size());
+    std::copy(out.end() - static_cast<std::ptrdiff_t>(count), out.end(), entry.tokens);
+  }
+  return {};
+}
+
+// A place for the symbols of a word: on the stack as long as they are few.
+class CharBpeModel::Symbols {
+ public:
+  void push_back(TokenId id) {
+    if (count_ < few_.size()) {
+      few_[count_++] = id;
+      return;
+    }
+    if (many_.empty()) {
+      many_.assign(few_.begin(), few_.end());
+    }
+    many_.push_back(id);
+  }
+  std::span<TokenId> all() {
+    return many_.empty() ? std::span<TokenId>(few_).first(count_) : std::span<TokenId>(many_);
+  }
+  void reserve(std::size_t count) {
+    if (count > few_.size()) {
+      many_.reserve(count);
+    }
+  }
+
+ private:
+  std::array<TokenId, MergeTable::kShort> few_;  // NOLINT: filled up to count_
+  std::size_t count_ = 0;
+  std::vector<TokenId> many_;
+};
+
+Result<> CharBpeModel::encode_word(std::string_view word, std::vector<TokenId>& out,
+                                   const std::stop_token& stop) const {
+  Symbols symbols;
+  symbols.reserve(word.size());
+  if (Result<> done = append_symbols(word, symbols); !done) {
+    return done;
+  }
+  const std::span<TokenId> all = symbols.all();
+  if (all.size() >= kMaxSymbols) {
+    return fail(ErrorCode::InvalidRequest, "the text is too long for this tokenizer");
+  }
+  merges_.merge(all, out, stop);
+  return all.size() > kStopBytes && stop.stop_requested() ? gone() : Result<>();
+}
+
+template <class Sink>
+bool CharBpeModel::append_fallback(std::string_view bytes, Sink& sink) const {
+  const auto id = [this](char c) { return fallback_[static_cast<unsigned char>(c)]; };
+  if (!std::all_of(bytes.begin(), bytes.end(), [&](char c) { return id(c) != kNoToken; })) {
+    return false;
+  }
+  for (const char c : bytes) {
+    sink.push_back(id(c));
+  }
+  return true;
+}
+
+template <class Sink>
+Result<> CharBpeModel::append_symbols(std::string_view word, Sink& sink) const {
+  const std::string& prefix = options_.continuing_subword_prefix;
+  const std::string& suffix = options_.end_of_word_suffix;
+  std::string spelled;
+  bool pending_unk = false;
+  std::size_t length = 0;
+  for (std::size_t at = 0; at < word.size(); at += length) {
+    const char32_t character = decode_valid(word.data() + at, length);
+    const bool continuing = at > 0 && !prefix.empty();
+    const bool last = at + length == word.size() && !suffix.empty();
+    const bool plain = !last && vocabulary_.one_to_one();
+    TokenId id = plain ? (continuing ? continuing_ : first_).find(character) : kNoToken;
+    std::string_view text = word.substr(at, length);
+    if ((continuing || last) && id == kNoToken) {
+      spelled.assign(continuing ? std::string_view(prefix) : std::string_view());
+      spelled += text;
+      spelled += last ? std::string_view(suffix) : std::string_view();
+      text = spelled;
+    }
+    if (!plain) {
+      id = vocabulary_.find(text).value_or(kNoToken);
+    }
+    if (id != kNoToken) {
+      if (pending_unk) {
+        sink.push_back(unk_id_);
+        pending_unk = false;
+      }
+      sink.push_back(id);
+    } else if (options_.byte_fallback && append_fallback(text, sink)) {
+      // Overtakes a pending unknown token, as in the reference.
+    } else if (options_.unk_token) {
+      if (unk_id_ == kNoToken) {
+        return fail(ErrorCode::InvalidRequest,
+                    fmt::format("unk_token '{}' is not in the vocabulary", *options_.unk_token));
+      }
+      if (pending_unk && !options_.fuse_unk) {
+        sink.push_back(unk_id_);
+      }
+      pending_unk = true;
+    }
+  }
+  if (pending_unk) {
+    sink.push_back(unk_id_);
+  }
+  return {};
+}
+
+std::optional<TokenId> CharBpeModel::find(std::string_view spelling) const {
+  return vocabulary_.find(spelling);
+}
+
+std::optional<std::string_view> CharBpeModel::spelling(TokenId id) const {
+  return vocabulary_.spelling(id);
+}
+
+}  // namespace fairlead::tokenizer

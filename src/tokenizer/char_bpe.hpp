@@ -1,0 +1,108 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/merges.hpp"
+#include "tokenizer/model.hpp"
+#include "tokenizer/spellings.hpp"
+
+namespace fairlead::tokenizer {
+
+/// Options of a `BPE` model whose words start as characters.
+struct CharBpeOptions {
+  /// Put before every character but the first one of a word.
+  std::string continuing_subword_prefix;
+  std::string end_of_word_suffix;  ///< Put behind the last character of a word.
+  /// Stands for characters without a token; they vanish when there is none. It may be missing in
+  /// the vocabulary: then such characters are an error.
+  std::optional<std::string> unk_token;
+  bool fuse_unk = false;       ///< Adjacent unknown characters become one token.
+  bool byte_fallback = false;  ///< Characters without a token become `<0xNN>` where all exist.
+  bool ignore_merges = false;  ///< A word that is a token is that token, whatever the merges say.
+};
+
+/// A merge by the spelling of its parts.
+struct SpelledMerge {
+  std::string_view left;   ///< First token.
+  std::string_view right;  ///< Second token, with its prefix if there is one.
+};
+
+/// Ids of characters: a table for all of Unicode of which only used pages exist.
+class CharacterIds {
+ public:
+  /// No id.
+  static constexpr TokenId kNone = ~TokenId{0};
+
+  /// Sets the id of a character.
+  void set(char32_t character, TokenId id);
+  /// The id of a character, or `kNone`.
+  TokenId find(char32_t character) const {
+    const std::uint16_t page = pages_of_[character >> 8];
+    return page == 0 ? kNone : pages_[page - 1U][character & 0xFF];
+  }
+
+ private:
+  std::array<std::uint16_t, 0x1100> pages_of_{};
+  std::vector<std::array<TokenId, 256>> pages_;
+};
+
+/// A byte-pair-encoding model over characters, for any vocabulary.
+///
+/// Words may be whole texts. They are cut before a character that starts many tokens (`▁` in
+/// practice) wherever the merges prove that no token can reach across, and what such a piece
+/// becomes is remembered for each thread, in a table of fixed size.
+class CharBpeModel final : public Model {
+ public:
+  /// Takes a finished vocabulary and the merges in rank order. Fails when a part of a merge or its
+  /// result is no token.
+  static Result<std::unique_ptr<const Model>> create(Spellings vocabulary,
+                                                     std::span<const SpelledMerge> merges,
+                                                     CharBpeOptions options);
+
+  Result<> encode(std::string_view piece, std::vector<TokenId>& out,
+                  const std::stop_token& stop) const override;
+  std::optional<TokenId> find(std::string_view spelling) const override;
+  std::optional<std::string_view> spelling(TokenId id) const override;
+  std::size_t size() const override { return vocabulary_.size(); }
+  std::size_t id_limit() const override { return vocabulary_.id_limit(); }
+
+ private:
+  static constexpr TokenId kNoToken = CharacterIds::kNone;
+
+  class Symbols;
+
+  CharBpeModel(Spellings vocabulary, CharBpeOptions options);
+
+  Result<> add_merges(std::span<const SpelledMerge> merges);
+  void prepare_characters();
+  void choose_cut(std::span<const SpelledMerge> merges);
+  std::size_t next_cut(std::string_view text, std::size_t from) const;
+  Result<> encode_cached(std::string_view word, std::vector<TokenId>& out,
+                         const std::stop_token& stop) const;
+  Result<> encode_word(std::string_view word, std::vector<TokenId>& out,
+                       const std::stop_token& stop) const;
+  template <class Sink>
+  Result<> append_symbols(std::string_view word, Sink& sink) const;
+  template <class Sink>
+  bool append_fallback(std::string_view bytes, Sink& sink) const;
+
+  Spellings vocabulary_;
+  CharBpeOptions options_;
+  MergeTable merges_;
+  CharacterIds first_;                   // characters as they are
+  CharacterIds continuing_;              // with the prefix; unused without one
+  std::array<TokenId, 256> fallback_{};  // `<0xNN>`
+  TokenId unk_id_ = kNoToken;
+  std::uint32_t serial_ = 0;             // of this model among all of the process
+  std::string cut_;                      // the character words are cut before, or nothing
+  std::vector<char32_t> no_cut_behind_;  // sorted
+};
+
+}  // namespace fairlead::tokenizer

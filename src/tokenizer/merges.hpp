@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stop_token>
+#include <vector>
+
+#include "tokenizer/tokenizer.hpp"
+
+namespace fairlead::tokenizer {
+
+/// The merges of a byte-pair model: which neighbours become which token, and in what order. Built
+/// with `add` in rank order, then `finish`; afterwards immutable and shared by all threads.
+class MergeTable {
+ public:
+  /// What a pair becomes. Lower ranks go first.
+  struct Merge {
+    std::uint32_t rank;
+    TokenId id;
+  };
+
+  /// The rank of pairs that stay apart.
+  static constexpr std::uint32_t kNoRank = ~std::uint32_t{0};
+  /// Up to this many symbols `merge` needs no memory beside the stack.
+  static constexpr std::size_t kShort = 160;
+
+  /// How `merge` treats a pair that has changed since it was queued.
+  enum class Stale : std::uint8_t {
+    Skipped,       ///< It is left to its new place in the queue.
+    JudgedByToken  ///< As the reference: it merges now if its token is still the queued one.
+                   ///< Differs only when different spellings share an id or merges may not
+                   ///< lengthen.
+  };
+
+  /// Adds the next merge; one pair's last merge counts.
+  void add(TokenId left, TokenId right, TokenId merged);
+  /// Makes lookups possible.
+  void finish(Stale stale = Stale::Skipped);
+
+  /// The merge of two tokens, `kNoRank` when there is none.
+  const Merge& find(TokenId left, TokenId right) const;
+
+  /// Merges the lowest rank, the leftmost of equals, until no pair is left, and appends the result.
+  /// Overwrites `symbols`, of which there are less than 2^31. Time grows with n log n. Once `stop`
+  /// is requested, what is appended for many symbols means nothing.
+  void merge(std::span<TokenId> symbols, std::vector<TokenId>& out,
+             const std::stop_token& stop = {}) const;
+
+ private:
+  static constexpr std::uint64_t kFree = ~std::uint64_t{0};
+
+  struct Slot {
+    std::uint64_t pair = kFree;
+    Merge merge{};
+  };
+  struct Pending {
+    std::uint64_t pair;
+    TokenId id;
+  };
+
+  void merge_short(std::span<TokenId> symbols, std::vector<TokenId>& out) const;
+  void merge_long(std::span<const TokenId> symbols, std::vector<TokenId>& out,
+                  const std::stop_token& stop) const;
+
+  std::vector<Pending> pending_;
+  std::vector<Slot> slots_;
+  std::vector<TokenId> tokens_;  // by rank; only filled for Stale::JudgedByToken
+};
+
+}  // namespace fairlead::tokenizer
