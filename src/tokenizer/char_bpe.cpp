@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <unordered_map>
 #include <utility>
 
 #include "base/utf8.hpp"
@@ -140,28 +139,41 @@ void CharBpeModel::prepare_characters() {
 }
 
 Result<> CharBpeModel::add_merges(std::span<const SpelledMerge> merges) {
+  constexpr std::size_t kTogether = 32;
   const std::size_t skip = options_.continuing_subword_prefix.size();
-  std::string merged;
-  for (std::size_t rank = 0; rank < merges.size(); ++rank) {
-    const auto& [left, right] = merges[rank];
-    const std::optional<TokenId> left_id = vocabulary_.find(left);
-    const std::optional<TokenId> right_id = vocabulary_.find(right);
-    std::optional<TokenId> merged_id;
-    if (left_id && right_id && right.size() >= skip) {
-      merged.assign(left);
-      merged += right.substr(skip);  // the reference does not look whether it is the prefix
-      merged_id = vocabulary_.find(merged);
+  merges_.reserve(merges.size());
+  std::string results;
+  std::vector<std::string_view> spellings;
+  std::vector<TokenId> ids(3 * kTogether);
+  for (std::size_t from = 0; from < merges.size(); from += kTogether) {
+    const auto some = merges.subspan(from, std::min(kTogether, merges.size() - from));
+    results.clear();
+    for (const auto& [left, right] : some) {
+      results += left;
+      results += right.substr(std::min(skip, right.size()));  // whether or not it is the prefix
     }
-    if (!merged_id) {
-      return fail(
-          ErrorCode::InvalidRequest,
-          fmt::format("merge {} ('{}', '{}'): {} is not in the vocabulary", rank, left, right,
-                      !left_id    ? "its left part"
-                      : !right_id ? "its right part"
-                                  : "its result"),
-          "model.merges");
+    spellings.clear();
+    std::size_t at = 0;
+    for (const auto& [left, right] : some) {
+      const std::size_t size = left.size() + right.size() - std::min(skip, right.size());
+      spellings.insert(spellings.end(), {left, right, std::string_view(results).substr(at, size)});
+      at += size;
     }
-    merges_.add(*left_id, *right_id, *merged_id);
+    vocabulary_.find(spellings, ids);
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const TokenId* parts = &ids[3 * i];
+      const bool too_short = some[i].right.size() < skip;
+      if (parts[0] == kNoToken || parts[1] == kNoToken || parts[2] == kNoToken || too_short) {
+        return fail(ErrorCode::InvalidRequest,
+                    fmt::format("merge {} ('{}', '{}'): {} is not in the vocabulary", from + i,
+                                some[i].left, some[i].right,
+                                parts[0] == kNoToken   ? "its left part"
+                                : parts[1] == kNoToken ? "its right part"
+                                                       : "its result"),
+                    "model.merges");
+      }
+      merges_.add(parts[0], parts[1], parts[2]);
+    }
   }
   merges_.finish(vocabulary_.one_to_one() && skip == 0 ? MergeTable::Stale::Skipped
                                                        : MergeTable::Stale::JudgedByToken);
@@ -172,19 +184,30 @@ Result<> CharBpeModel::add_merges(std::span<const SpelledMerge> merges) {
 // ends in the one and whose right part starts with the other.
 void CharBpeModel::choose_cut(std::span<const SpelledMerge> merges) {
   struct Use {
+    char32_t character = 0;
     std::size_t starts = 0;          // merges whose result starts with the character
     std::vector<char32_t> behind{};  // what it is merged behind, but for itself
     bool many = false;
   };
-  std::unordered_map<char32_t, Use> uses;
+  std::vector<Use> uses;
+  CharacterIds places;
+  const auto use_of = [&](char32_t character) -> Use& {
+    TokenId place = places.find(character);
+    if (place == CharacterIds::kNone) {
+      place = static_cast<TokenId>(uses.size());
+      places.set(character, place);
+      uses.push_back({.character = character});
+    }
+    return uses[place];
+  };
   for (const auto& [left, right] : merges) {
     if (left.empty() || right.empty()) {
       return;
     }
-    ++uses[first_character(left)].starts;
+    ++use_of(first_character(left)).starts;
     const char32_t before = last_character(left);
     const char32_t after = first_character(right);
-    Use& use = uses[after];
+    Use& use = use_of(after);
     if (before == after || use.many ||
         std::find(use.behind.begin(), use.behind.end(), before) != use.behind.end()) {
       continue;
@@ -193,19 +216,16 @@ void CharBpeModel::choose_cut(std::span<const SpelledMerge> merges) {
     use.many = use.behind.size() > kMaxExceptions;
   }
   const Use* best = nullptr;
-  char32_t character = 0;
-  for (const auto& [candidate, use] : uses) {
-    const bool better = best == nullptr || use.starts > best->starts ||
-                        (use.starts == best->starts && candidate < character);
-    if (!use.many && first_.find(candidate) != kNoToken && better) {
+  for (const Use& use : uses) {
+    const bool better = best == nullptr || use.starts > best->starts;
+    if (!use.many && first_.find(use.character) != kNoToken && better) {
       best = &use;
-      character = candidate;
     }
   }
   if (best != nullptr) {
-    utf8::append(cut_, character);
+    utf8::append(cut_, best->character);
     no_cut_behind_ = best->behind;
-    no_cut_behind_.push_back(character);
+    no_cut_behind_.push_back(best->character);
     std::sort(no_cut_behind_.begin(), no_cut_behind_.end());
   }
 }

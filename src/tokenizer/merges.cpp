@@ -105,6 +105,61 @@ void MergeTable::merge_short(std::span<TokenId> symbols, std::vector<TokenId>& o
   out.insert(out.end(), symbols.begin(), symbols.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
+// Pairs by rank, those of one rank from left to right. Most are known at the start: sorted once,
+// they need no heap.
+class MergeTable::Queue {
+ public:
+  explicit Queue(std::size_t room) { first_.reserve(room); }
+
+  // Adds a pair before the first `pop`; those come from left to right.
+  void add(std::uint32_t rank, std::uint32_t at) {
+    first_.push_back(std::uint64_t{rank} << 32 | at);
+    ranks_ |= rank;
+  }
+  // Makes `pop` possible.
+  void start() {
+    constexpr unsigned kDigit = 11;
+    constexpr std::uint64_t kMask = (1U << kDigit) - 1;
+    std::vector<std::uint64_t> sorted(first_.size());
+    for (unsigned shift = 0; shift < 32 && ranks_ >> shift != 0; shift += kDigit) {
+      std::array<std::uint32_t, kMask + 2> starts{};
+      const auto digit = [shift](std::uint64_t entry) { return entry >> 32 >> shift & kMask; };
+      for (const std::uint64_t entry : first_) {
+        ++starts[digit(entry) + 1];
+      }
+      for (std::size_t i = 1; i < starts.size(); ++i) {
+        starts[i] += starts[i - 1];
+      }
+      for (const std::uint64_t entry : first_) {
+        sorted[starts[digit(entry)]++] = entry;
+      }
+      first_.swap(sorted);
+    }
+  }
+  // Adds a pair.
+  void push(std::uint32_t rank, std::uint32_t at) {
+    later_.push_back(std::uint64_t{rank} << 32 | at);
+    std::push_heap(later_.begin(), later_.end(), std::greater<>());
+  }
+  bool empty() const { return next_ == first_.size() && later_.empty(); }
+  // Removes the first pair: its rank in the upper half, its place in the lower one.
+  std::uint64_t pop() {
+    if (later_.empty() || (next_ != first_.size() && first_[next_] < later_.front())) {
+      return first_[next_++];
+    }
+    std::pop_heap(later_.begin(), later_.end(), std::greater<>());
+    const std::uint64_t top = later_.back();
+    later_.pop_back();
+    return top;
+  }
+
+ private:
+  std::vector<std::uint64_t> first_;
+  std::size_t next_ = 0;
+  std::uint32_t ranks_ = 0;  // all bits that occur
+  std::vector<std::uint64_t> later_;
+};
+
 void MergeTable::merge_long(std::span<const TokenId> symbols, std::vector<TokenId>& out,
                             const std::stop_token& stop) const {
   constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -117,8 +172,7 @@ void MergeTable::merge_long(std::span<const TokenId> symbols, std::vector<TokenI
   };
   const auto count = static_cast<std::uint32_t>(symbols.size());
   std::vector<Node> nodes(count);
-  std::vector<std::uint64_t> heap;  // rank << 32 | position: lowest rank first, leftmost on ties
-  heap.reserve(count);
+  Queue queue(count);
   const auto update = [&](std::uint32_t at) {
     Node& node = nodes[at];
     node.rank = kNoRank;
@@ -132,23 +186,20 @@ void MergeTable::merge_long(std::span<const TokenId> symbols, std::vector<TokenI
   for (std::uint32_t i = 0; i < count; ++i) {
     nodes[i] = {symbols[i], i == 0 ? kNone : i - 1, i + 1 == count ? kNone : i + 1, kNoRank, 0};
   }
-  const auto entry = [&](std::uint32_t at) { return std::uint64_t{nodes[at].rank} << 32 | at; };
   for (std::uint32_t i = 0; i < count; ++i) {
     if (i % kStopSteps == 0 && stop.stop_requested()) {
       return;
     }
     if (update(i)) {
-      heap.push_back(entry(i));
+      queue.add(nodes[i].rank, i);
     }
   }
-  std::make_heap(heap.begin(), heap.end(), std::greater<>());
-  for (std::size_t step = 1; !heap.empty(); ++step) {
+  queue.start();
+  for (std::size_t step = 1; !queue.empty(); ++step) {
     if (step % kStopSteps == 0 && stop.stop_requested()) {
       return;
     }
-    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
-    const std::uint64_t top = heap.back();
-    heap.pop_back();
+    const std::uint64_t top = queue.pop();
     const auto at = static_cast<std::uint32_t>(top);
     Node& node = nodes[at];
     if (node.rank != top >> 32 &&
@@ -164,8 +215,7 @@ void MergeTable::merge_long(std::span<const TokenId> symbols, std::vector<TokenI
     }
     for (const std::uint32_t changed : {node.previous, at}) {
       if (changed != kNone && update(changed)) {
-        heap.push_back(entry(changed));
-        std::push_heap(heap.begin(), heap.end(), std::greater<>());
+        queue.push(nodes[changed].rank, changed);
       }
     }
   }

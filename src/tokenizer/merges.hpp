@@ -16,8 +16,8 @@ class MergeTable {
  public:
   /// What a pair becomes. Lower ranks go first.
   struct Merge {
-    std::uint32_t rank;
-    TokenId id;
+    std::uint32_t rank;  ///< Its place among all merges, `kNoRank` when there is none.
+    TokenId id;          ///< The token.
   };
 
   /// The rank of pairs that stay apart.
@@ -33,6 +33,8 @@ class MergeTable {
                    ///< lengthen.
   };
 
+  /// Makes room for so many merges.
+  void reserve(std::size_t merges) { pending_.reserve(merges); }
   /// Adds the next merge; one pair's last merge counts.
   void add(TokenId left, TokenId right, TokenId merged);
   /// Makes lookups possible.
@@ -58,6 +60,7 @@ class MergeTable {
     std::uint64_t pair;
     TokenId id;
   };
+  class Queue;
 
   void merge_short(std::span<TokenId> symbols, std::vector<TokenId>& out) const;
   void merge_long(std::span<const TokenId> symbols, std::vector<TokenId>& out,

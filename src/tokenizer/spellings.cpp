@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -26,8 +27,7 @@ Result<> Spellings::add(std::string_view spelling, TokenId id) {
   return {};
 }
 
-std::size_t Spellings::probe(std::string_view spelling) const {
-  const std::uint64_t key = token_key(spelling);
+std::size_t Spellings::probe(std::string_view spelling, std::uint64_t key) const {
   const std::size_t mask = slots_.size() - 1;
   for (std::size_t i = token_slot(key, spelling.size(), mask);; i = (i + 1) & mask) {
     const Slot& slot = slots_[i];
@@ -46,9 +46,10 @@ bool Spellings::insert(const Pending& entry) {
   if (spelling.empty() || spelling.size() > kMaxSlotBytes) {
     return odd_.insert_or_assign(std::string(spelling), entry.id).second;
   }
-  Slot& slot = slots_[probe(spelling)];
+  const std::uint64_t key = token_key(spelling);
+  Slot& slot = slots_[probe(spelling, key)];
   const bool is_new = slot.length == 0;
-  slot.key = token_key(spelling);
+  slot.key = key;
   slot.offset = entry.offset;
   slot.id = entry.id;
   slot.length = static_cast<std::uint32_t>(spelling.size()) & kMaxSlotBytes;
@@ -86,8 +87,28 @@ std::optional<TokenId> Spellings::find(std::string_view spelling) const {
     const auto it = odd_.find(std::string(spelling));
     return it != odd_.end() ? std::optional(it->second) : std::nullopt;
   }
-  const Slot& slot = slots_[probe(spelling)];
+  const Slot& slot = slots_[probe(spelling, token_key(spelling))];
   return slot.length != 0 ? std::optional<TokenId>(slot.id) : std::nullopt;
+}
+
+void Spellings::find(std::span<const std::string_view> spellings, std::span<TokenId> ids) const {
+  constexpr std::size_t kTogether = 32;
+  std::array<std::uint64_t, kTogether> keys;  // NOLINT: filled below
+  for (std::size_t from = 0; from < spellings.size(); from += kTogether) {
+    const auto some = spellings.subspan(from, std::min(kTogether, spellings.size() - from));
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      keys[i] = token_key(some[i]);
+      __builtin_prefetch(&slots_[token_slot(keys[i], some[i].size(), slots_.size() - 1)]);
+    }
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      if (some[i].empty() || some[i].size() > kMaxSlotBytes) {
+        ids[from + i] = find(some[i]).value_or(kNoId);
+        continue;
+      }
+      const Slot& slot = slots_[probe(some[i], keys[i])];
+      ids[from + i] = slot.length != 0 ? slot.id : kNoId;
+    }
+  }
 }
 
 std::optional<std::string_view> Spellings::spelling(TokenId id) const {
