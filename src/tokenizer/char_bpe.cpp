@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <utility>
 
 #include "base/utf8.hpp"
 #include "tokenizer/utf8_valid.hpp"
-#include "tokenizer/vocabulary.hpp"
+#include "tokenizer/word_cache.hpp"
 
 namespace fairlead::tokenizer {
 
@@ -34,46 +33,6 @@ char32_t last_character(std::string_view text) {
 char32_t first_character(std::string_view text) {
   std::size_t length = 0;
   return decode_valid(text.data(), length);
-}
-
-// What short words became, for one thread and all models. A word has one place; the last one wins.
-class WordCache {
- public:
-  static constexpr std::size_t kMaxBytes = 26;
-  static constexpr std::size_t kMaxIds = 8;
-
-  struct Entry {
-    std::uint32_t serial = 0;  // of the model; 0: free
-    std::uint8_t bytes = 0;
-    std::uint8_t ids = 0;
-    char word[kMaxBytes] = {};
-    TokenId tokens[kMaxIds] = {};
-  };
-  static_assert(sizeof(Entry) == 64);
-
-  // The place of a word that is not longer than kMaxBytes.
-  Entry& place(std::uint32_t serial, std::string_view word) {
-    if (entries_ == nullptr) {
-      entries_ = std::make_unique<Entry[]>(kEntries);
-    }
-    return entries_[token_slot(token_key(word), word.size() + std::size_t{serial} * 64,
-                               kEntries - 1)];
-  }
-
-  static bool holds(const Entry& entry, std::uint32_t serial, std::string_view word) {
-    return entry.serial == serial && entry.bytes == word.size() &&
-           std::memcmp(entry.word, word.data(), word.size()) == 0;
-  }
-
- private:
-  static constexpr std::size_t kEntries = 1U << 14;
-
-  std::unique_ptr<Entry[]> entries_;
-};
-
-WordCache& word_cache() {
-  thread_local WordCache cache;
-  return cache;
 }
 
 }  // namespace
@@ -278,8 +237,8 @@ Result<> CharBpeModel::encode_cached(std::string_view word, std::vector<TokenId>
   if (word.size() > WordCache::kMaxBytes) {
     return encode_word(word, out, stop);
   }
-  WordCache::Entry& entry = word_cache().place(serial_, word);
-  if (WordCache::holds(entry, serial_, word)) {
+  WordCache::Entry& entry = WordCache::of_thread().place(serial_, word);
+  if (entry.holds(serial_, word)) {
     out.insert(out.end(), entry.tokens, entry.tokens + entry.ids);
     return {};
   }
@@ -287,14 +246,7 @@ Result<> CharBpeModel::encode_cached(std::string_view word, std::vector<TokenId>
   if (Result<> done = encode_word(word, out, stop); !done) {
     return done;
   }
-  const std::size_t count = out.size() - before;
-  if (count <= WordCache::kMaxIds) {
-    entry.serial = serial_;
-    entry.bytes = static_cast<std::uint8_t>(word.size());
-    entry.ids = static_cast<std::uint8_t>(count);
-    std::memcpy(entry.word, word.data(), word.size());
-    std::copy(out.end() - static_cast<std::ptrdiff_t>(count), out.end(), entry.tokens);
-  }
+  entry.keep(serial_, word, std::span(out).subspan(before));
   return {};
 }
 

@@ -44,8 +44,4 @@ Result<CharBpeOptions> read_bpe_options(const json::Object& options);
 /// Builds the model of the general path. Messages name the member at fault.
 Result<std::unique_ptr<const Model>> read_model(const ModelSource& source);
 
-/// The number a JSON text stands for as the reference reads it, which is up to one unit in the last
-/// place off the closest float; nothing when it is too large. `text` starts with a valid number.
-std::optional<double> reference_number(std::string_view text);
-
 }  // namespace fairlead::tokenizer

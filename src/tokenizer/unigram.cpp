@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <ranges>
 
 #include "tokenizer/utf8_valid.hpp"
 #include "tokenizer/vocabulary.hpp"
@@ -16,8 +17,24 @@ namespace {
 constexpr double kUnknownPenalty = 10.0;
 // Characters between two looks at whether the result is still wanted.
 constexpr std::size_t kStopCharacters = 1U << 16;
-// Working memory that a thread keeps between texts, in elements.
-constexpr std::size_t kKept = 1U << 15;
+// Working memory that a thread keeps between texts, unless the last one needed much.
+template <class T>
+class Scratch {
+ public:
+  explicit Scratch(std::vector<T>& memory) : memory_(memory) {}
+  ~Scratch() {
+    if (memory_.capacity() > kKept) {
+      memory_ = {};
+    }
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+ private:
+  static constexpr std::size_t kKept = 1U << 15;
+
+  std::vector<T>& memory_;
+};
 
 }  // namespace
 
@@ -69,15 +86,14 @@ class UnigramModel::Run {
     for (std::size_t at = steps.size() - 1; at > 0; at -= steps[at].length) {
       reversed_.push_back(steps[at]);
     }
-    for (auto step = reversed_.rbegin(); step != reversed_.rend(); ++step) {
-      const std::size_t end = start + step->length;
-      if (step->id == model_.unk_id_) {
-        unknown_bytes_ += step->length;
+    for (const Step& step : std::views::reverse(reversed_)) {
+      if (step.id == model_.unk_id_) {
+        unknown_bytes_ += step.length;
       } else {
         flush(start);
-        out_.push_back(step->id);
+        out_.push_back(step.id);
       }
-      start = end;
+      start += step.length;
     }
   }
 
@@ -150,9 +166,12 @@ Result<> UnigramModel::encode(std::string_view piece, std::vector<TokenId>& out,
   if (piece.empty()) {
     return {};
   }
-  thread_local std::vector<Step> steps;
-  thread_local std::vector<Step> path;
-  Run run(*this, piece, out, path);
+  thread_local std::vector<Step> kept_steps;
+  thread_local std::vector<Step> kept_path;
+  const Scratch<Step> steps_scratch(kept_steps);
+  const Scratch<Step> path_scratch(kept_path);
+  std::vector<Step>& steps = kept_steps;
+  Run run(*this, piece, out, kept_path);
   std::size_t base = 0;
   steps.assign(1, Step());
   for (std::size_t at = 0, count = 0; at < piece.size(); ++count) {
@@ -172,11 +191,6 @@ Result<> UnigramModel::encode(std::string_view piece, std::vector<TokenId>& out,
   }
   run.append(base, steps);
   run.flush(piece.size());
-  for (std::vector<Step>* kept : {&steps, &path}) {
-    if (kept->capacity() > kKept) {
-      *kept = {};
-    }
-  }
   return {};
 }
 

@@ -1,5 +1,6 @@
 #include "tokenizer/char_bpe.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -120,7 +121,7 @@ TEST(CharBpe, CuttingEqualsTheWholeText) {
       if (std::find(tokens.begin(), tokens.end(), left + right) == tokens.end() &&
           left.size() + right.size() < 20) {
         tokens.push_back(left + right);
-        merges.push_back(left + " " + right);
+        merges.push_back(fmt::format("{} {}", left, right));
       }
     }
     const std::string text = bpe(tokens, merges, R"("unk_token":"b")");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tokenizer/models_testing.hpp"
+#include "tokenizer/reference_number.hpp"
 
 // The expected ids are those of `tokenizers` 0.23.3
 // (`Tokenizer.from_str(...).model.tokenize(...)`), and what is refused here is refused there.
