@@ -240,6 +240,20 @@ void CodePointTable::set(char32_t code_point, std::uint8_t value) {
   blocks_[std::size_t{index_[code_point >> 8]} << 8 | (code_point & 0xFF)] = value;
 }
 
+CodePointTable membership(const data::Range* ranges, std::size_t count) {
+  std::vector<std::uint32_t> runs;
+  if (count == 0 || ranges[0].first != 0) {
+    runs.push_back(0);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    runs.push_back(ranges[i].first << 1 | 1);
+    if (ranges[i].last < kLastCodePoint) {
+      runs.push_back((ranges[i].last + 1) << 1);
+    }
+  }
+  return {runs.data(), runs.size(), 1};
+}
+
 const CodePointTable& code_point_kinds() {
   static const CodePointTable table = [] {
     CodePointTable kinds(data::kCategories, data::kCategoriesSize, 5);

@@ -65,6 +65,9 @@ class CodePointTable {
   std::vector<std::uint8_t> blocks_;
 };
 
+/// 1 for the code points in sorted, disjoint ranges, 0 for the others.
+CodePointTable membership(const data::Range* ranges, std::size_t count);
+
 /// Kinds of code points as the word scanners see them: 0 to 29 are general categories (index into
 /// their two-letter names), then `\s`, split by whether it ends a line.
 enum class CodePointKind : std::uint8_t {

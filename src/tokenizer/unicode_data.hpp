@@ -33,6 +33,13 @@ struct Composition {
   std::uint32_t composite;  ///< The composed code point.
 };
 
+/// Lower case of one code point.
+struct CaseMapping {
+  std::uint32_t code_point;  ///< What has a lower case.
+  std::uint32_t first;       ///< Its lower case.
+  std::uint32_t second;      ///< A second code point of it, or 0.
+};
+
 /// General category as code point << 5 | index of its two-letter name in `kCategoryNames`.
 extern const std::uint32_t kCategories[];
 /// Number of elements; likewise below.
@@ -100,5 +107,47 @@ extern const std::size_t kCompositionsSize;
 extern const std::uint32_t kNfcAttention[];
 /// Size of `kNfcAttention`.
 extern const std::size_t kNfcAttentionSize;
+
+/// Lower case as the `Lowercase` normalizer writes it, sorted by code point.
+extern const CaseMapping kLowerMappings[];
+/// Size of `kLowerMappings`.
+extern const std::size_t kLowerMappingsSize;
+/// Compatibility decompositions where they differ from the canonical ones, sorted by code point.
+extern const Decomposition kCompatibilityDecompositions[];
+/// Size of `kCompatibilityDecompositions`.
+extern const std::size_t kCompatibilityDecompositionsSize;
+/// Text of the compatibility decompositions.
+extern const std::uint32_t kCompatibilityDecompositionText[];
+/// Size of `kCompatibilityDecompositionText`.
+extern const std::size_t kCompatibilityDecompositionTextSize;
+/// What the `StripAccents` normalizer removes.
+extern const Range kAccents[];
+/// Size of `kAccents`.
+extern const std::size_t kAccentsSize;
+/// What `clean_text` of `BertNormalizer` removes.
+extern const Range kBertControl[];
+/// Size of `kBertControl`.
+extern const std::size_t kBertControlSize;
+/// What `strip_accents` of `BertNormalizer` removes from decomposed text.
+extern const Range kBertAccents[];
+/// Size of `kBertAccents`.
+extern const std::size_t kBertAccentsSize;
+/// What the `Punctuation` and `BertPreTokenizer` pre-tokenizers split on.
+extern const Range kPunctuation[];
+/// Size of `kPunctuation`.
+extern const std::size_t kPunctuationSize;
+/// What the `Digits` pre-tokenizer takes for digits.
+extern const Range kNumeric[];
+/// Size of `kNumeric`.
+extern const std::size_t kNumericSize;
+/// Script as the `UnicodeScripts` pre-tokenizer sees it, as code point << 8 | number; 255 joins
+/// any.
+extern const std::uint32_t kPreTokenizerScripts[];
+/// Size of `kPreTokenizerScripts`.
+extern const std::size_t kPreTokenizerScriptsSize;
+/// Class for grapheme clusters as code point << 8 | conjunct << 4 | break (`grapheme.cpp`).
+extern const std::uint32_t kGraphemeBreaks[];
+/// Size of `kGraphemeBreaks`.
+extern const std::size_t kGraphemeBreaksSize;
 
 }  // namespace fairlead::tokenizer::data

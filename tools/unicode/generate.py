@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Writes the Unicode tables of src/tokenizer/ by asking the reference implementation.
 
-See README.md. Usage: generate.py [--check]; --check only compares with the committed files.
+See README.md. Usage: generate.py [--check] [text]; --check only compares with the committed files,
+`text` restricts the work to the tables of the normalizers and pre-tokenizers.
 """
 
 import pathlib
 import sys
 import unicodedata
 
-import regex
+import text_tables
 import tokenizers
 from regex import _regex_core
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
@@ -187,8 +188,44 @@ def packed_ranges(ranges):
     return [f"{{0x{a:X}, 0x{b:X}}}" for a, b in ranges]
 
 
+def decomposition_arrays(prefix, decompositions):
+    pool, index = [], []
+    for c, text in sorted(decompositions.items()):
+        index.append(f"{{0x{c:X}, {len(pool)}, {len(text)}}}")
+        pool += text
+    return (array("Decomposition", f"{prefix}Decompositions", index, 5)
+            + array("std::uint32_t", f"{prefix}DecompositionText", [f"0x{c:X}" for c in pool], 12))
+
+
+def write_text_tables(check):
+    lines = array("CaseMapping", "kLowerMappings",
+                  [f"{{0x{c:X}, 0x{to[0]:X}, 0x{to[1] if len(to) > 1 else 0:X}}}"
+                   for c, to in text_tables.lowercase()], 5)
+    lines += decomposition_arrays("kCompatibility", text_tables.compatibility())
+    sets = {
+        "Accents": text_tables.removed(text_tables.normalizers.StripAccents().normalize_str),
+        "BertControl": text_tables.removed(text_tables.bert(clean_text=True)),
+        "BertAccents": text_tables.bert_accents(),
+        "Punctuation": text_tables.punctuation(),
+        "Numeric": text_tables.isolated(pre_tokenizers.Digits()),
+    }
+    for name, points in sets.items():
+        lines += array("Range", f"k{name}", packed_ranges(text_tables.ranges(points)), 6)
+    # Whitespace and added tokens share a table.
+    if text_tables.ranges(text_tables.whitespace_word()) != added_token_word():
+        sys.exit("generate.py: the word class of Whitespace is not that of added tokens")
+    for name, value, default in [("PreTokenizerScripts", text_tables.scripts(), 255),
+                                 ("GraphemeBreaks", text_tables.grapheme_breaks(), 0)]:
+        lines += array("std::uint32_t", f"k{name}",
+                       [f"0x{c << 8 | v:X}" for c, v in runs(value, default)], 10)
+    write("unicode_text_data.cpp", lines, check)
+
+
 def main():
     check = "--check" in sys.argv[1:]
+    write_text_tables(check)
+    if "text" in sys.argv[1:]:
+        return
     lines = array("std::uint32_t", "kCategories",
                   [f"0x{c << 5 | v:X}" for c, v in categories()], 10)
     for name, pattern in CLASSES.items():
@@ -204,12 +241,7 @@ def main():
 
     ccc, decompositions, pairs, attention = normalization()
     lines = array("std::uint32_t", "kCombiningClasses", [f"0x{c << 8 | v:X}" for c, v in ccc], 10)
-    pool, index = [], []
-    for c, text in sorted(decompositions.items()):
-        index.append(f"{{0x{c:X}, {len(pool)}, {len(text)}}}")
-        pool += text
-    lines += array("Decomposition", "kDecompositions", index, 5)
-    lines += array("std::uint32_t", "kDecompositionText", [f"0x{c:X}" for c in pool], 12)
+    lines += decomposition_arrays("k", decompositions)
     lines += array("Composition", "kCompositions",
                    [f"{{0x{a:X}, 0x{b:X}, 0x{c:X}}}" for (a, b), c in sorted(pairs.items())], 5)
     lines += array("std::uint32_t", "kNfcAttention", [f"0x{c << 8 | v:X}" for c, v in attention], 10)

@@ -1,0 +1,131 @@
+#include "tokenizer/charsmap.hpp"
+
+#include <array>
+
+#include "base/utf8.hpp"
+
+namespace fairlead::tokenizer {
+
+namespace {
+
+constexpr std::string_view kBase64 =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+constexpr std::array<std::int8_t, 256> kBase64Values = [] {
+  std::array<std::int8_t, 256> values{};
+  values.fill(-1);
+  for (std::size_t i = 0; i < kBase64.size(); ++i) {
+    values[static_cast<unsigned char>(kBase64[i])] = static_cast<std::int8_t>(i);
+  }
+  return values;
+}();
+
+// Canonical base64 with padding; nothing else is taken, as by the reference.
+std::optional<std::string> decode_base64(std::string_view text) {
+  if (text.size() % 4 != 0) {
+    return std::nullopt;
+  }
+  for (int i = 0; i < 2 && text.ends_with('='); ++i) {
+    text.remove_suffix(1);
+  }
+  std::string out;
+  out.reserve(text.size() / 4 * 3 + 2);
+  std::uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    const int value = kBase64Values[static_cast<unsigned char>(c)];
+    if (value < 0) {
+      return std::nullopt;
+    }
+    bits = bits << 6 | static_cast<std::uint32_t>(value);
+    count += 6;
+    if (count >= 8) {
+      count -= 8;
+      out += static_cast<char>(bits >> count & 0xFF);
+    }
+  }
+  if ((bits & ((1u << count) - 1)) != 0) {
+    return std::nullopt;
+  }
+  return out;
+}
+
+std::uint32_t little_endian(const char* p) {
+  std::uint32_t value = 0;
+  for (int i = 3; i >= 0; --i) {
+    value = value << 8 | static_cast<unsigned char>(p[i]);
+  }
+  return value;
+}
+
+// A unit of the trie. Label and value share the lower bits; bit 31 marks a value.
+bool has_leaf(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
+std::uint32_t value_of(std::uint32_t unit) { return unit & 0x7FFFFFFF; }
+std::uint32_t label_of(std::uint32_t unit) { return unit & 0x800000FF; }
+std::size_t offset_of(std::uint32_t unit) {
+  return std::size_t{unit >> 10} << ((unit & (1u << 9)) >> 6);
+}
+
+std::unexpected<Error> bad(std::string_view message) {
+  return fail(ErrorCode::InvalidRequest, "precompiled_charsmap: " + std::string(message));
+}
+
+}  // namespace
+
+Result<Charsmap> Charsmap::create(std::string_view bytes) {
+  if (bytes.size() < 4) {
+    return bad("cut short");
+  }
+  const std::size_t count = little_endian(bytes.data()) / 4;
+  bytes.remove_prefix(4);
+  if (count == 0 || bytes.size() / 4 < count) {
+    return bad("cut short");
+  }
+  Charsmap map;
+  map.units_.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    map.units_.push_back(little_endian(bytes.data() + 4 * i));
+  }
+  map.replacements_ = bytes.substr(4 * count);
+  if (!utf8::valid(map.replacements_)) {
+    return bad("the replacements are not valid UTF-8");
+  }
+  return map;
+}
+
+Result<Charsmap> Charsmap::from_base64(std::string_view text) {
+  const std::optional<std::string> bytes = decode_base64(text);
+  return bytes ? create(*bytes) : bad("not base64");
+}
+
+// The trie is outside bytes: a walk that leaves it ends without a match.
+std::optional<std::uint32_t> Charsmap::first_value(std::string_view chunk) const {
+  std::size_t at = offset_of(units_[0]);
+  for (const char c : chunk) {
+    const auto byte = static_cast<unsigned char>(c);
+    at ^= byte;
+    if (byte == 0 || at >= units_.size() || label_of(units_[at]) != byte) {
+      return std::nullopt;
+    }
+    const bool leaf = has_leaf(units_[at]);
+    at ^= offset_of(units_[at]);
+    if (leaf) {
+      return at < units_.size() ? std::optional(value_of(units_[at])) : std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string_view> Charsmap::transform(std::string_view chunk) const {
+  const std::optional<std::uint32_t> begin = first_value(chunk);
+  // A replacement that does not begin at a character would make malformed text.
+  if (!begin || *begin > replacements_.size() ||
+      (*begin < replacements_.size() &&
+       (static_cast<unsigned char>(replacements_[*begin]) & 0xC0) == 0x80)) {
+    return std::nullopt;
+  }
+  const std::string_view rest = std::string_view(replacements_).substr(*begin);
+  return rest.substr(0, rest.find('\0'));
+}
+
+}  // namespace fairlead::tokenizer
