@@ -112,7 +112,8 @@ class Apply {
     for (const std::string& token : tokens_) {
       text += token;
     }
-    tokens_.assign(1, std::move(text));
+    tokens_.clear();
+    tokens_.push_back(std::move(text));
   }
   void operator()(const step::Strip& strip) const {
     for (std::string& token : tokens_) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -202,7 +203,8 @@ class DropRepeatedStage final : public DecoderStage {
     token_ += piece;
     if (differs_) {
       next_.text(piece);
-    } else if (!any_ || !previous_.starts_with(token_)) {
+    } else if (!any_ ||
+               previous_.compare(std::min(before, previous_.size()), piece.size(), piece) != 0) {
       differs_ = true;
       next_.text(before == 0 ? piece : std::string_view(token_));
     }

@@ -27,6 +27,12 @@ class TokenDecoder {
   /// the reference refuses is an `InvalidRequest`; an unknown decoder, a regex that is not
   /// supported exactly or a chain that can lengthen a text beyond measure is an `UnsupportedField`.
   static Result<TokenDecoder> create(const json::Value& config);
+  ~TokenDecoder() = default;
+  TokenDecoder(const TokenDecoder&) = delete;
+  TokenDecoder& operator=(const TokenDecoder&) = delete;
+  /// A moved decoder has no streams yet.
+  TokenDecoder(TokenDecoder&&) = default;
+  TokenDecoder& operator=(TokenDecoder&&) = default;
 
   /// The text of the tokens, exactly as the reference's decode gives it. Where the reference
   /// crashes (`Strip` that takes more than a token has), what is there is taken. A regex that gives

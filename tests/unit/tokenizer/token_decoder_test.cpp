@@ -234,6 +234,25 @@ TEST(TokenStreaming, BytesThatNeverFormACharacterStayLinear) {
   }
 }
 
+// A run of byte tokens is one token to CTC. The first one drops what stands between the runs, so
+// that the second one sees the same token again and again, character by character.
+TEST(TokenStreaming, LongTokensAreComparedInLinearTime) {
+  const TokenDecoder decoder =
+      make(R"({"type":"Sequence","decoders":[{"type":"ByteFallback"},)" +
+           ctc("<pad>", "|", "false") + "," + ctc("-", "|", "false") + "]}");
+  TokenDecoder::Stream stream(decoder);
+  std::string out;
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 200'000; ++i) {
+      stream.push("<0x61>", out);
+    }
+    stream.push("<pad>", out);
+  }
+  stream.push("x", out);
+  stream.flush(out);
+  EXPECT_EQ(out, std::string(200'000, 'a') + "x");
+}
+
 // Random chains and tokens: at every cut the pieces are a decoding of their own.
 TEST(TokenStreaming, JoinedPiecesAreTheDecoding) {
   const std::string configs[] = {kLlama,
@@ -314,7 +333,7 @@ TEST(TokenDecoderConfig, NamesWhatItDoesNotSupport) {
   EXPECT_NE(refusal(R"({"type":"Digits"})").find("'Digits'"), std::string::npos);
   std::string nested = R"({"type":"Fuse"})";
   for (int i = 0; i < 20; ++i) {
-    nested = R"({"type":"Sequence","decoders":[)" + nested + "]}";
+    nested.insert(0, R"({"type":"Sequence","decoders":[)").append("]}");
   }
   EXPECT_NE(refusal(nested).find("Sequence"), std::string::npos);
   std::string growing = R"({"type":"Sequence","decoders":[)";
