@@ -3,21 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
+
+#include "tokenizer/component_config.hpp"
 
 namespace fairlead::tokenizer {
 
 namespace {
 
 constexpr std::size_t kMaxSplits = 32;
-// Bytes of text, and matches of a regex, between two looks at whether the result is still wanted.
-constexpr std::size_t kStopBytes = 64 * 1024;
-constexpr std::size_t kStopMatches = 4096;
-
-std::unexpected<Error> stopped() {
-  return fail(ErrorCode::ClientGone, "nobody waits for the tokens any more");
-}
 
 // Appends the ids of the scanner's words.
 Result<> encode_words(Scanner scanner, std::string_view text, const BpeModel& model,
@@ -60,147 +54,7 @@ Result<bool> flag(const json::Value& config, std::string_view name, bool fallbac
   return *value->as_bool();
 }
 
-std::optional<SplitBehavior> behavior_of(std::string_view name) {
-  constexpr std::pair<std::string_view, SplitBehavior> kNames[] = {
-      {"Removed", SplitBehavior::Removed},
-      {"Isolated", SplitBehavior::Isolated},
-      {"MergedWithPrevious", SplitBehavior::MergedWithPrevious},
-      {"MergedWithNext", SplitBehavior::MergedWithNext},
-      {"Contiguous", SplitBehavior::Contiguous},
-  };
-  for (const auto& [key, behavior] : kNames) {
-    if (key == name) {
-      return behavior;
-    }
-  }
-  return std::nullopt;
-}
-
 }  // namespace
-
-Result<Split> Split::from_regex(std::string_view pattern, SplitBehavior behavior, bool invert,
-                                bool force_regex) {
-  Split split;
-  split.behavior_ = behavior;
-  split.invert_ = invert;
-  // A scanner's words cover the whole text, so both behaviours come to the same.
-  const bool keeps_words =
-      (behavior == SplitBehavior::Isolated) || (behavior == SplitBehavior::Removed && invert);
-  if (keeps_words && !force_regex) {
-    split.scanner_ = recognize_pattern(pattern);
-  }
-  if (split.scanner_ == Scanner::None) {
-    Result<Regex> regex = Regex::compile(pattern);
-    if (!regex) {
-      return std::unexpected(regex.error());
-    }
-    split.regex_ = std::move(*regex);
-  }
-  return split;
-}
-
-Result<Split> Split::from_string(std::string_view literal, SplitBehavior behavior, bool invert) {
-  if (literal.empty()) {
-    return unsupported("Split with an empty String pattern");
-  }
-  Split split;
-  split.literal_ = literal;
-  split.behavior_ = behavior;
-  split.invert_ = invert;
-  return split;
-}
-
-Result<> Split::find_parts(std::string_view text, std::vector<Part>& parts,
-                           const std::stop_token& stop) const {
-  std::size_t done = 0;
-  const auto add = [&](const Span& match) {
-    if (done != match.begin) {
-      parts.push_back({{done, match.begin}, invert_});
-    }
-    parts.push_back({match, !invert_});
-    done = match.end;
-  };
-  if (scanner_ != Scanner::None) {
-    for_each_word(scanner_, text, [&](std::size_t begin, std::size_t end) { add({begin, end}); });
-  } else if (regex_) {
-    Regex::Matches matches(*regex_, text);
-    Span match;
-    for (std::size_t i = 1;; ++i) {
-      if (i % kStopMatches == 0 && stop.stop_requested()) {
-        return stopped();
-      }
-      const Result<bool> found = matches.next(match);
-      if (!found) {
-        return std::unexpected(found.error());
-      }
-      if (!*found) {
-        break;
-      }
-      add(match);
-    }
-  } else {
-    for (std::size_t at = text.find(literal_); at != std::string_view::npos;
-         at = text.find(literal_, at + literal_.size())) {
-      add({at, at + literal_.size()});
-    }
-  }
-  if (done != text.size()) {
-    parts.push_back({{done, text.size()}, invert_});
-  }
-  return {};
-}
-
-Result<> Split::apply(std::string_view text, std::size_t base, std::vector<Span>& out,
-                      const std::stop_token& stop) const {
-  std::vector<Part> parts;
-  if (Result<> found = find_parts(text, parts, stop); !found) {
-    return found;
-  }
-  std::vector<Span> pieces;
-  bool previous_matched = false;
-  const auto take = [&](const Part& part, bool join, auto&& extend) {
-    if (join && !pieces.empty()) {
-      extend(pieces.back());
-    } else {
-      pieces.push_back(part.span);
-    }
-    previous_matched = part.matched;
-  };
-  switch (behavior_) {
-    case SplitBehavior::Removed:
-      std::erase_if(parts, [](const Part& part) { return part.matched; });
-      [[fallthrough]];
-    case SplitBehavior::Isolated:
-      for (const Part& part : parts) {
-        pieces.push_back(part.span);
-      }
-      break;
-    case SplitBehavior::Contiguous:
-      for (const Part& part : parts) {
-        take(part, part.matched == previous_matched, [&](Span& last) { last.end = part.span.end; });
-      }
-      break;
-    case SplitBehavior::MergedWithPrevious:
-      for (const Part& part : parts) {
-        take(part, part.matched && !previous_matched,
-             [&](Span& last) { last.end = part.span.end; });
-      }
-      break;
-    case SplitBehavior::MergedWithNext:
-      for (const Part& part : std::views::reverse(parts)) {
-        take(part, part.matched && !previous_matched,
-             [&](Span& last) { last.begin = part.span.begin; });
-      }
-      std::reverse(pieces.begin(), pieces.end());
-      break;
-  }
-  for (const Span& piece : pieces) {
-    if (piece.begin != piece.end) {
-      out.push_back({base + piece.begin, base + piece.end});
-    }
-  }
-  return {};
-}
 
 Result<PreTokenizer> PreTokenizer::create(const json::Value& config) {
   PreTokenizer result;
@@ -259,7 +113,7 @@ Result<> PreTokenizer::add_split(const json::Value& config) {
   const json::Value* behavior_name = config.find("behavior");
   const std::optional<SplitBehavior> behavior =
       behavior_name != nullptr && behavior_name->as_string() != nullptr
-          ? behavior_of(*behavior_name->as_string())
+          ? split_behavior(*behavior_name->as_string())
           : std::nullopt;
   if (!behavior) {
     return bad("Split without a known behavior");
@@ -287,7 +141,6 @@ Result<> PreTokenizer::add_split(const json::Value& config) {
   return {};
 }
 
-// The reference isolates characters, or runs of them, that are numeric: general category N.
 Result<> PreTokenizer::add_digits(const json::Value& config) {
   if (splits_.size() >= kMaxSplits) {
     return unsupported(fmt::format("more than {} Splits", kMaxSplits));
@@ -296,12 +149,7 @@ Result<> PreTokenizer::add_digits(const json::Value& config) {
   if (!individual) {
     return std::unexpected(individual.error());
   }
-  Result<Split> split =
-      Split::from_regex(*individual ? "\\p{N}" : "\\p{N}+", SplitBehavior::Isolated, false);
-  if (!split) {
-    return std::unexpected(split.error());
-  }
-  splits_.push_back(std::move(*split));
+  splits_.push_back(split_digits(*individual));
   return {};
 }
 

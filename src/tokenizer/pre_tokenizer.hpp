@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -9,56 +8,9 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "tokenizer/bpe.hpp"
-#include "tokenizer/regex.hpp"
-#include "tokenizer/scanners.hpp"
+#include "tokenizer/split.hpp"
 
 namespace fairlead::tokenizer {
-
-/// What `Split` does with the parts its pattern matches.
-enum class SplitBehavior : std::uint8_t {
-  Removed,             ///< They vanish.
-  Isolated,            ///< Each is a piece of its own.
-  MergedWithPrevious,  ///< Each ends the piece before it.
-  MergedWithNext,      ///< Each begins the piece after it.
-  Contiguous,          ///< Adjacent ones form one piece.
-};
-
-/// One `Split` step.
-class Split {
- public:
-  /// A regex, run by a hand-written scanner when one equals it (not with `force_regex`, which is
-  /// for comparing the two).
-  static Result<Split> from_regex(std::string_view pattern, SplitBehavior behavior, bool invert,
-                                  bool force_regex = false);
-  /// A literal, which must not be empty.
-  static Result<Split> from_string(std::string_view literal, SplitBehavior behavior, bool invert);
-
-  /// Appends the non-empty pieces of `text`, offset by `base`. Fails once `stop` is requested.
-  Result<> apply(std::string_view text, std::size_t base, std::vector<Span>& out,
-                 const std::stop_token& stop = {}) const;
-  /// True when the pieces always cover the whole text.
-  bool keeps_text() const {
-    return behavior_ != SplitBehavior::Removed || scanner_ != Scanner::None;
-  }
-
-  /// The scanner that replaces the regex, or `None`.
-  Scanner scanner() const { return scanner_; }
-
- private:
-  struct Part {
-    Span span;
-    bool matched;
-  };
-
-  Result<> find_parts(std::string_view text, std::vector<Part>& parts,
-                      const std::stop_token& stop) const;
-
-  std::optional<Regex> regex_;
-  std::string literal_;
-  SplitBehavior behavior_ = SplitBehavior::Isolated;
-  bool invert_ = false;
-  Scanner scanner_ = Scanner::None;
-};
 
 /// The pre-tokenizer of a byte-level model: `Split` and `Digits` steps, then `ByteLevel`.
 /// Immutable.

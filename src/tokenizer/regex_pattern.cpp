@@ -94,13 +94,13 @@ class Expander {
     const char c = peek(1);
     switch (c) {
       case 'p':
-      case 'P': return property_escape();
+      case 'P': return property_escape(in_class);
       case 's':
       case 'S': pos_ += 2; return set(space_class(), c == 'S');
       case 'd':
       case 'D': pos_ += 2; return set(digit_class(), c == 'D');
       case 'w':
-      case 'W': pos_ += 2; return set(word_class(), c == 'W');
+      case 'W': pos_ += 2; return set(word_class(in_class), c == 'W');
       case 'b':
       case 'B':
         if (!in_class) {
@@ -131,7 +131,7 @@ class Expander {
     return literal();
   }
 
-  Result<> property_escape() {
+  Result<> property_escape(bool in_class) {
     bool negated = peek(1) == 'P';
     if (peek(2) != '{') {
       return unsupported("\\p without braces");
@@ -146,7 +146,7 @@ class Expander {
       ++begin;
     }
     const std::string_view name = pattern_.substr(begin, end - begin);
-    const std::optional<CodePointSet> points = property(name);
+    const std::optional<CodePointSet> points = property(name, in_class);
     if (!points) {
       return unsupported(fmt::format("the property \\p{{{}}}", name));
     }

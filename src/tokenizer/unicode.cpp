@@ -68,7 +68,6 @@ struct NamedRanges {
 };
 
 constexpr NamedRanges kNamedRanges[] = {
-    {"word", data::kWord, &data::kWordSize},
     {"space", data::kSpace, &data::kSpaceSize},
     {"whitespace", data::kSpace, &data::kSpaceSize},
     {"alphabetic", data::kAlphabetic, &data::kAlphabeticSize},
@@ -161,7 +160,7 @@ CodePointSet CodePointSet::without_surrogates() const {
   return result;
 }
 
-std::optional<CodePointSet> property(std::string_view name) {
+std::optional<CodePointSet> property(std::string_view name, bool in_brackets) {
   std::string key;
   for (const char c : name) {
     if (c != ' ' && c != '-' && c != '_') {
@@ -177,6 +176,9 @@ std::optional<CodePointSet> property(std::string_view name) {
   if (std::optional<CodePointSet> set = category(key)) {
     return set;
   }
+  if (key == "word") {
+    return word_class(in_brackets);
+  }
   for (const NamedRanges& row : kNamedRanges) {
     if (row.name == key) {
       return CodePointSet({row.ranges, row.ranges + *row.size});
@@ -187,7 +189,25 @@ std::optional<CodePointSet> property(std::string_view name) {
 
 CodePointSet space_class() { return CodePointSet({data::kSpace, data::kSpace + data::kSpaceSize}); }
 
-CodePointSet word_class() { return CodePointSet({data::kWord, data::kWord + data::kWordSize}); }
+CodePointSet word_class(bool in_brackets) {
+  if (!in_brackets) {
+    return CodePointSet({data::kWord, data::kWord + data::kWordSize});
+  }
+  constexpr std::u32string_view kNumbers = U"\u00B2\u00B3\u00B9\u00BC\u00BD\u00BE";
+  std::vector<data::Range> ranges;
+  for (std::size_t i = 0; i < data::kWordSize; ++i) {
+    data::Range range = data::kWord[i];
+    for (; range.first <= range.last && range.first < 0x100; ++range.first) {
+      if (!kNumbers.contains(range.first)) {
+        ranges.push_back({range.first, range.first});
+      }
+    }
+    if (range.first <= range.last) {
+      ranges.push_back(range);
+    }
+  }
+  return CodePointSet(std::move(ranges));
+}
 
 CodePointSet digit_class() { return *category("nd"); }
 

@@ -32,12 +32,14 @@ class CodePointSet {
 /// The set that the reference's regex calls `\p{name}`: general categories and their groups,
 /// scripts, and the few binary properties that have a table. Case, spaces, `-` and `_` in the name
 /// do not matter. Nothing when the name is unknown here.
-std::optional<CodePointSet> property(std::string_view name);
+/// `in_brackets` as for `word_class`.
+std::optional<CodePointSet> property(std::string_view name, bool in_brackets = false);
 
 /// `\s` of the reference's regex.
 CodePointSet space_class();
-/// `\w` of the reference's regex.
-CodePointSet word_class();
+/// `\w` of the reference's regex. Within brackets it lacks the superscript digits and fractions of
+/// Latin-1, which are in it elsewhere.
+CodePointSet word_class(bool in_brackets = false);
 /// `\d` of the reference's regex.
 CodePointSet digit_class();
 

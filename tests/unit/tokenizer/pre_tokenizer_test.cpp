@@ -59,7 +59,6 @@ TEST(PreTokenizer, RefusesByName) {
       {R"({"type":"Split","pattern":{"Regex":"a"},"behavior":"Odd","invert":false})", "behavior"},
       {R"({"type":"Split","behavior":"Removed","invert":false})", "pattern"},
       {R"({"type":"Split","pattern":{"Regex":"("},"behavior":"Removed","invert":false})", "regex"},
-      {R"({"type":"Split","pattern":{"String":""},"behavior":"Removed","invert":false})", "empty"},
       {R"({"type":"Split","pattern":{"String":"a"},"behavior":"Removed","invert":3})", "invert"},
       {R"({"type":"ByteLevel","use_regex":"yes"})", "use_regex"},
       {"7", "type ''"},
