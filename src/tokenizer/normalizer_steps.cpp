@@ -23,6 +23,7 @@ class Output {
   }
 
   std::string& text() { return target_.spare; }
+  bool open() const { return open_; }
   bool too_long() const { return target_.spare.size() > max_grown_size(target_.text.size()); }
   // Tells that everything so far comes from before byte `from` of the old text.
   void at(std::size_t from) {
@@ -177,6 +178,10 @@ class ReplaceStep final : public NormalizerStep {
     Output output(text);
     std::size_t done = 0;
     const auto copy_until = [&](std::size_t end) {
+      if (done == end) {
+        return;
+      }
+      output.at(done);
       // What stands for the first character may end inside.
       if (const std::size_t cut = text.start_bytes; done < cut && cut < end) {
         output.text().append(old, done, cut - done);
@@ -196,7 +201,6 @@ class ReplaceStep final : public NormalizerStep {
     if (Result<> found = each_match(old, replace, output, stop); !found) {
       return found;
     }
-    output.at(done);
     copy_until(old.size());
     output.finish();
     return {};
@@ -244,6 +248,39 @@ class ReplaceStep final : public NormalizerStep {
   std::string content_;
 };
 
+// Follows which old character each new one of a charsmap stands for. The reference forgets to step
+// over a character that is replaced by nothing, so that the next one takes its place.
+class CharsmapOrigin {
+ public:
+  CharsmapOrigin(std::string_view old, Output& output) : old_(old), output_(output) {}
+
+  void append(std::string_view chunk, std::string_view replacement) {
+    if (!output_.open()) {
+      output_.text() += replacement;
+      return;
+    }
+    const std::size_t before = utf8::count(chunk);
+    const std::size_t after = utf8::count(replacement);
+    std::size_t length = 0;
+    std::size_t index = 0;
+    for (std::size_t pos = 0; pos < replacement.size(); pos += length, ++index) {
+      const bool inserted = index >= before;
+      output_.at(inserted && origin_ != 0 ? origin_ - 1 : origin_);
+      length = character_length(static_cast<unsigned char>(replacement[pos]));
+      output_.text() += replacement.substr(pos, length);
+      const std::size_t taken = index + 1 == after && after < before ? 1 + before - after : 1;
+      for (std::size_t i = 0; !inserted && i < taken; ++i) {
+        origin_ += character_length(static_cast<unsigned char>(old_[origin_]));
+      }
+    }
+  }
+
+ private:
+  std::string_view old_;
+  Output& output_;
+  std::size_t origin_ = 0;
+};
+
 class CharsmapStep final : public NormalizerStep {
  public:
   explicit CharsmapStep(Charsmap map) : map_(std::move(map)) {}
@@ -251,6 +288,7 @@ class CharsmapStep final : public NormalizerStep {
   Result<> apply(NormalizedText& text, const std::stop_token& stop) const override {
     Output output(text);
     const std::string_view old = text.text;
+    CharsmapOrigin origin(old, output);
     std::size_t next_look = kStopBytes;
     for (std::size_t pos = 0; pos < old.size();) {
       if (pos >= next_look) {
@@ -263,10 +301,9 @@ class CharsmapStep final : public NormalizerStep {
         }
       }
       const std::size_t end = grapheme_end(old, pos);
-      output.at(pos);
       if (end - pos < kShortCluster) {
         if (const auto replacement = map_.transform(old.substr(pos, end - pos))) {
-          output.text() += *replacement;
+          origin.append(old.substr(pos, end - pos), *replacement);
           pos = end;
           continue;
         }
@@ -274,8 +311,7 @@ class CharsmapStep final : public NormalizerStep {
       while (pos < end) {
         const std::string_view character =
             old.substr(pos, character_length(static_cast<unsigned char>(old[pos])));
-        output.at(pos);
-        output.text() += map_.transform(character).value_or(character);
+        origin.append(character, map_.transform(character).value_or(character));
         pos += character.size();
       }
     }
