@@ -6,8 +6,16 @@
 
 #include "base/utf8.hpp"
 #include "tokenizer/byte_level.hpp"
+#include "tokenizer/word_cache.hpp"
 
 namespace fairlead::tokenizer {
+
+namespace {
+
+// From this many bytes on, following paths beats merging.
+constexpr std::size_t kPathWord = 24;
+
+}  // namespace
 
 Result<BpeModel> BpeModel::create(Vocabulary vocabulary, const BpeOptions& options) {
   BpeModel model(std::move(vocabulary), options);
@@ -73,23 +81,28 @@ Result<> BpeModel::add_merge(std::string_view left, std::string_view right) {
     merged_id = vocabulary_.find_spelling(std::string(left) + std::string(right));
   }
   if (!left_id || !right_id || !merged_id) {
-    return fail(
-        ErrorCode::InvalidRequest,
-        fmt::format("merge {} ('{}', '{}'): {} is not in the vocabulary", merge_count_, left, right,
-                    !left_id    ? "its left part"
-                    : !right_id ? "its right part"
-                                : "its result"),
-        "model.merges");
+    return fail(ErrorCode::InvalidRequest,
+                fmt::format("merge {} ('{}', '{}'): {} is not in the vocabulary", pairs_.size(),
+                            left, right,
+                            !left_id    ? "its left part"
+                            : !right_id ? "its right part"
+                                        : "its result"),
+                "model.merges");
   }
   merges_.add(*left_id, *right_id, *merged_id);
-  ++merge_count_;
+  pairs_.push_back({*left_id, *right_id, *merged_id});
   return {};
 }
 
 void BpeModel::finish() {
+  serial_ = WordCache::new_model();
   merges_.finish();
+  has_paths_ = all_bytes_ && paths_.build(vocabulary_, byte_ids_, pairs_, merges_);
+  if (!has_paths_) {
+    whole_ = std::make_unique<std::atomic<Whole>[]>(vocabulary_.id_limit());
+  }
+  pairs_ = {};
   scratch_ = {};
-  whole_ = std::make_unique<std::atomic<Whole>[]>(vocabulary_.id_limit());
 }
 
 bool BpeModel::keeps_bytes() const {
@@ -110,15 +123,40 @@ void BpeModel::encode(std::string_view word, std::vector<TokenId>& out,
       out.push_back(id);
       return;
     }
-  } else if (const std::optional<TokenId> id = vocabulary_.find_bytes(word)) {
-    encode_whole(word, *id, out, stop);
+  }
+  if (word.size() > WordCache::kMaxBytes) {
+    encode_new(word, out, stop);
     return;
   }
-  merge_word(word, out, stop);
+  WordCache::Entry& entry = WordCache::of_thread().place(serial_, word);
+  if (entry.holds(serial_, word)) {
+    out.insert(out.end(), entry.tokens, entry.tokens + entry.ids);
+    return;
+  }
+  const std::size_t before = out.size();
+  encode_new(word, out, stop);  // never cut short by `stop` in a word of this length
+  entry.keep(serial_, word, std::span(out).subspan(before));
+}
+
+void BpeModel::encode_new(std::string_view word, std::vector<TokenId>& out,
+                          const std::stop_token& stop) const {
+  if (const std::optional<TokenId> id = vocabulary_.find_bytes(word)) {
+    encode_whole(word, *id, out, stop);
+  } else if (!has_paths_ || word.size() < kPathWord || !paths_.encode(word, merges_, out, stop)) {
+    merge_word(word, out, stop);
+  }
 }
 
 void BpeModel::encode_whole(std::string_view word, TokenId id, std::vector<TokenId>& out,
                             const std::stop_token& stop) const {
+  if (has_paths_) {
+    if (options_.ignore_merges || paths_.arises(id)) {
+      out.push_back(id);
+    } else if (!paths_.encode(word, merges_, out, stop)) {
+      merge_word(word, out, stop);
+    }
+    return;
+  }
   std::atomic<Whole>& memo = whole_[id];
   const Whole known = memo.load(std::memory_order_relaxed);
   if (options_.ignore_merges || known == Whole::Yes) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "tokenizer/bpe_paths.hpp"
 #include "tokenizer/merges.hpp"
 #include "tokenizer/vocabulary.hpp"
 
@@ -26,7 +27,7 @@ struct BpeOptions {
 };
 
 /// A byte-level byte-pair-encoding model. Build it with `add_merge` in rank order, then `finish`;
-/// afterwards immutable but for a memo of single bytes, and shared by all threads.
+/// afterwards immutable but for a memo of whole words, and shared by all threads.
 class BpeModel {
  public:
   /// Takes a finished vocabulary.
@@ -39,7 +40,8 @@ class BpeModel {
   void finish();
 
   /// Appends the ids of one word, that is of the bytes between two boundaries of the pre-tokenizer.
-  /// Time grows with n log n. The word is shorter than 1 GiB. Once `stop` is requested, what is
+  /// Time grows linearly, or with n log n where the merges allow no
+  /// better. The word is shorter than 1 GiB. Once `stop` is requested, what is
   /// appended for a long word means nothing.
   void encode(std::string_view word, std::vector<TokenId>& out,
               const std::stop_token& stop = {}) const;
@@ -53,12 +55,12 @@ class BpeModel {
  private:
   enum class Whole : std::uint8_t { Unknown, Yes, No };
 
-  static constexpr TokenId kNoToken = ~TokenId{0};
-
   explicit BpeModel(Vocabulary vocabulary, const BpeOptions& options)
       : vocabulary_(std::move(vocabulary)), options_(options) {}
 
   Result<> prepare();
+  void encode_new(std::string_view word, std::vector<TokenId>& out,
+                  const std::stop_token& stop) const;
   void encode_whole(std::string_view word, TokenId id, std::vector<TokenId>& out,
                     const std::stop_token& stop) const;
   void merge_word(std::string_view word, std::vector<TokenId>& out,
@@ -71,8 +73,11 @@ class BpeModel {
   std::array<std::array<TokenId, 2>, 256> fallback_ids_{};
   bool all_bytes_ = false;
   TokenId unk_id_ = kNoToken;
+  std::vector<BpePaths::Pair> pairs_;  // until `finish`
   MergeTable merges_;
-  std::size_t merge_count_ = 0;
+  BpePaths paths_;
+  bool has_paths_ = false;
+  std::uint32_t serial_ = 0;  // of this model in the threads' word caches
   std::string scratch_;
   // Whether a token's bytes, as a word, encode to that token alone. Filled on first use; every
   // thread computes the same value, so racing writes are harmless.

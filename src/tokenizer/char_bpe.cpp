@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "base/utf8.hpp"
@@ -48,8 +47,7 @@ void CharacterIds::set(char32_t character, TokenId id) {
 
 CharBpeModel::CharBpeModel(Spellings vocabulary, CharBpeOptions options)
     : vocabulary_(std::move(vocabulary)), options_(std::move(options)) {
-  static std::atomic<std::uint32_t> count{0};
-  serial_ = ++count;
+  serial_ = WordCache::new_model();
 }
 
 Result<std::unique_ptr<const Model>> CharBpeModel::create(Spellings vocabulary,

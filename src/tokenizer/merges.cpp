@@ -19,6 +19,11 @@ std::size_t pair_slot(std::uint64_t pair, std::size_t mask) {
   return (hash >> 32 ^ hash >> 15) & mask;
 }
 
+// The filter is small enough for the near caches, and most pairs looked up have no merge.
+std::size_t filter_bit(std::uint64_t pair, std::size_t words) {
+  return (pair * 0x9E3779B97F4A7C15 >> 20) & (words * 64 - 1);
+}
+
 }  // namespace
 
 void MergeTable::add(TokenId left, TokenId right, TokenId merged) {
@@ -27,8 +32,11 @@ void MergeTable::add(TokenId left, TokenId right, TokenId merged) {
 
 void MergeTable::finish(Stale stale) {
   slots_.assign(std::bit_ceil(std::max<std::size_t>(pending_.size() * 3 / 2, 16)), {});
+  filter_.assign(std::bit_ceil(std::max<std::size_t>(pending_.size() / 8, 1)), 0);
   const std::size_t mask = slots_.size() - 1;
   for (std::size_t rank = 0; rank < pending_.size(); ++rank) {
+    const std::size_t bit = filter_bit(pending_[rank].pair, filter_.size());
+    filter_[bit / 64] |= std::uint64_t{1} << bit % 64;
     std::size_t i = pair_slot(pending_[rank].pair, mask);
     while (slots_[i].pair != kFree && slots_[i].pair != pending_[rank].pair) {
       i = (i + 1) & mask;
@@ -44,6 +52,10 @@ void MergeTable::finish(Stale stale) {
 const MergeTable::Merge& MergeTable::find(TokenId left, TokenId right) const {
   static constexpr Merge kNone{kNoRank, 0};
   const std::uint64_t pair = pair_key(left, right);
+  const std::size_t bit = filter_bit(pair, filter_.size());
+  if ((filter_[bit / 64] >> bit % 64 & 1) == 0) {
+    return kNone;
+  }
   const std::size_t mask = slots_.size() - 1;
   for (std::size_t i = pair_slot(pair, mask);; i = (i + 1) & mask) {
     if (slots_[i].pair == pair) {

@@ -68,7 +68,8 @@ class MergeTable {
 
   std::vector<Pending> pending_;
   std::vector<Slot> slots_;
-  std::vector<TokenId> tokens_;  // by rank; only filled for Stale::JudgedByToken
+  std::vector<std::uint64_t> filter_;  // bits; pairs without theirs have no merge
+  std::vector<TokenId> tokens_;        // by rank; only filled for Stale::JudgedByToken
 };
 
 }  // namespace fairlead::tokenizer

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -47,6 +48,11 @@ class WordCache {
   };
   static_assert(sizeof(Entry) == 64);
 
+  /// A number for a model, which no other one of the process has.
+  static std::uint32_t new_model() {
+    static std::atomic<std::uint32_t> last{0};
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
+  }
   /// The cache of this thread.
   static WordCache& of_thread() {
     thread_local WordCache cache;

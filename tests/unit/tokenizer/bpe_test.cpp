@@ -156,6 +156,19 @@ TEST(Bpe, EqualsTheDefinitionOnRandomModels) {
   }
 }
 
+TEST(Bpe, ModelsOfOneThreadKeepTheirWordsApart) {
+  const Merges first = {{"a", "b"}, {"ab", "c"}};
+  const Merges second = {{"b", "c"}, {"a", "bc"}, {"c", "c"}};
+  const auto one = build(every_byte(), first);
+  const auto other = build(every_byte(), second);
+  for (const std::string word : {"abc", "abcabc", "abcabcabcabc", "ccabcc", "aaaaaaaaaaaaaaaa"}) {
+    for (int round = 0; round < 2; ++round) {
+      EXPECT_EQ(encode(*one, word), merge_by_definition(first, word));
+      EXPECT_EQ(encode(*other, word), merge_by_definition(second, word));
+    }
+  }
+}
+
 TEST(Bpe, ALongWordTakesNearlyLinearTime) {
   const auto model = build("ab", {{"a", "b"}, {"ab", "ab"}, {"abab", "abab"}, {"b", "a"}});
   std::string word;
