@@ -5,7 +5,11 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <memory>
 #include <random>
@@ -193,6 +197,8 @@ void decode_stream(benchmark::State& state) {
 }
 BENCHMARK(decode_stream)->DenseRange(0, 3);
 
+const char* const kLongWords[] = {"one letter", "spaces", "newlines", "random letters"};
+
 void encode_long_word(benchmark::State& state) {
   const std::shared_ptr<const Tokenizer> tokenizer = load(state);
   if (tokenizer == nullptr) {
@@ -200,16 +206,99 @@ void encode_long_word(benchmark::State& state) {
   }
   std::mt19937 random(1);
   std::string word;
-  while (word.size() < static_cast<std::size_t>(state.range(0))) {
-    word += static_cast<char>('a' + random() % 26);
+  while (word.size() < static_cast<std::size_t>(state.range(1))) {
+    const char all[] = {'a', ' ', '\n', static_cast<char>('a' + random() % 26)};
+    word += all[state.range(0)];
   }
   std::vector<TokenId> ids;
   for (auto _ : state) {
     ids.clear();
     benchmark::DoNotOptimize(tokenizer->encode(word, false, ids));
   }
-  state.SetBytesProcessed(state.iterations() * state.range(0));
+  state.SetLabel(kLongWords[state.range(0)]);
+  state.SetBytesProcessed(state.iterations() * state.range(1));
 }
-BENCHMARK(encode_long_word)->Range(1 << 10, 1 << 20)->Unit(benchmark::kMillisecond);
+BENCHMARK(encode_long_word)
+    ->ArgsProduct({{0, 1, 2, 3}, {1'000, 10'000, 100'000, 1'000'000}})
+    ->Unit(benchmark::kMillisecond);
+
+// Seconds of CPU time this thread has used.
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+// The first encoding of a file's text by a fresh tokenizer (cold), or that after the kind's warm
+// text. Several texts in one file are divided by NUL; cold, only the first one counts.
+void encode_text(benchmark::State& state, const std::filesystem::path& path, bool warm) {
+  const std::string all = read_file(path);
+  std::vector<std::string> texts;
+  for (std::size_t begin = 0; begin < all.size() && (warm || begin == 0);) {
+    const std::size_t end = std::min(all.find('\0', begin), all.size());
+    texts.push_back(all.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  std::vector<TokenId> ids;
+  std::uint32_t fingerprint = 0;
+  std::size_t count = 0;
+  std::int64_t bytes = 0;
+  for (auto _ : state) {
+    const std::shared_ptr<const Tokenizer> tokenizer = load(state);
+    if (tokenizer == nullptr) {
+      return;
+    }
+    if (warm) {
+      std::string kind = path.filename().string();
+      kind.resize(kind.find('.'));
+      benchmark::DoNotOptimize(
+          tokenizer->encode(read_file(path.parent_path() / (kind + ".warm.txt")), false, ids));
+    }
+    double seconds = 0;
+    for (const std::string& text : texts) {
+      ids = {};
+      const double begin = thread_seconds();
+      benchmark::DoNotOptimize(tokenizer->encode(text, false, ids));
+      seconds += thread_seconds() - begin;
+      for (const TokenId id : ids) {
+        fingerprint = fingerprint * 1'000'003 + id + 1;
+      }
+      count += ids.size();
+      bytes += static_cast<std::int64_t>(text.size());
+    }
+    state.SetIterationTime(seconds);
+  }
+  state.SetLabel(std::to_string(count) + ":" + std::to_string(fingerprint));
+  state.SetBytesProcessed(bytes);
+}
+
+// One benchmark per text of the folder FAIRLEAD_BENCH_TEXTS (bench/tokenizer_table.py).
+const bool kTexts = [] {
+  const char* folder = std::getenv("FAIRLEAD_BENCH_TEXTS");
+  if (folder == nullptr) {
+    return false;
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string file = entry.path().filename().string();
+    const std::size_t dot = file.find('.');
+    const std::string size = file.substr(dot + 1, file.rfind('.') - dot - 1);
+    if (!file.ends_with(".txt") || size == "warm") {
+      continue;
+    }
+    for (const bool warm : {false, true}) {
+      const std::string name =
+          "text/" + file.substr(0, dot) + "/" + size + (warm ? "/warm" : "/cold");
+      benchmark::RegisterBenchmark(name.c_str(), encode_text, entry.path(), warm)
+          ->Iterations(1)
+          ->UseManualTime();
+    }
+  }
+  return true;
+}();
 
 }  // namespace
