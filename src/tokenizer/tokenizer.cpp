@@ -302,6 +302,13 @@ std::string_view Tokenizer::token_bytes(TokenId id) const {
   return parts_->model->vocabulary().bytes(id);
 }
 
+std::string Tokenizer::token_spelling(TokenId id) const {
+  const auto& added = parts_->added.tokens();
+  const auto found = added.find(id);
+  return found != added.end() ? found->second.token.content
+                              : parts_->model->vocabulary().spelling(id);
+}
+
 bool Tokenizer::is_special(TokenId id) const {
   return id < parts_->flags.size() && (parts_->flags[id] & kSpecial) != 0;
 }

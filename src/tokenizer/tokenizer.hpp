@@ -64,6 +64,9 @@ class Tokenizer {
   std::optional<TokenId> token_to_id(std::string_view token) const;
   /// The bytes that the token adds to a text; not always whole characters. Empty for unknown ids.
   std::string_view token_bytes(TokenId id) const;
+  /// The token as the model's files spell it, as `convert_ids_to_tokens` of transformers gives it:
+  /// the reverse of `token_to_id`. Empty for unknown ids.
+  std::string token_spelling(TokenId id) const;
   /// True for tokens that `skip_special_tokens` leaves out.
   bool is_special(TokenId id) const;
   /// True when the id has a token.

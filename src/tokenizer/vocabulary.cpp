@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/utf8.hpp"
 #include "tokenizer/byte_level.hpp"
 
 namespace fairlead::tokenizer {
@@ -172,6 +173,18 @@ std::optional<TokenId> Vocabulary::find_spelling(std::string_view spelling) cons
   }
   const auto it = other_spellings_.find(std::string(spelling));
   return it == other_spellings_.end() ? std::nullopt : std::optional(it->second.id);
+}
+
+std::string Vocabulary::spelling(TokenId id) const {
+  const std::string_view text = bytes(id);
+  if (find_bytes(text) != id) {
+    return std::string(text);
+  }
+  std::string out;
+  for (const char byte : text) {
+    utf8::append(out, byte_level_char(static_cast<unsigned char>(byte)));
+  }
+  return out;
 }
 
 }  // namespace fairlead::tokenizer

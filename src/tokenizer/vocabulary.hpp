@@ -43,6 +43,8 @@ class Vocabulary {
   std::string_view bytes(TokenId id) const {
     return id < tokens_.size() ? view(tokens_[id]) : std::string_view();
   }
+  /// The token as the model file spells it; empty when the id is unknown.
+  std::string spelling(TokenId id) const;
   /// Whether the id has a token.
   bool contains(TokenId id) const { return id < tokens_.size() && tokens_[id].known; }
   /// Number of tokens.

@@ -29,6 +29,20 @@ TEST(Tokenizer, EncodesAndDecodes) {
   EXPECT_EQ(tokenizer->token_bytes(259), " w");
 }
 
+TEST(Tokenizer, SpellsItsTokens) {
+  SmallModel small;
+  small.merges = {{" ", "w"}, {"\xC3", "\xA9"}};
+  small.added_tokens = "[" + testing::added_token("<é x>") + "]";
+  const auto tokenizer = make(small.json());
+  EXPECT_EQ(tokenizer->token_spelling(256), "\u0120w");
+  EXPECT_EQ(tokenizer->token_spelling(257), "\u00C3\u00A9");
+  EXPECT_EQ(tokenizer->token_spelling(258), "<é x>");
+  EXPECT_EQ(tokenizer->token_spelling(259), "");
+  for (TokenId id = 0; id < tokenizer->vocab_size(); ++id) {
+    EXPECT_EQ(tokenizer->token_to_id(tokenizer->token_spelling(id)), id);
+  }
+}
+
 TEST(Tokenizer, AppendsAndRestoresOnFailure) {
   const auto tokenizer = make(SmallModel().json());
   std::vector<TokenId> ids = {7};
