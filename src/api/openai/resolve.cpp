@@ -161,8 +161,9 @@ engine::SamplingParams sampling_of(const RequestBody& body,
 }
 
 /// Adds the tokens of each word as it stands and behind a blank, as vLLM derives them.
+/// `size` is the model's vocabulary, beyond which a tokenizer may have ids.
 Result<> add_bad_words(const RequestBody& body, const tokenizer::Tokenizer& tokenizer,
-                       engine::SamplingParams& sampling) {
+                       std::size_t size, engine::SamplingParams& sampling) {
   for (const std::string& word : body.bad_words) {
     const std::string bare = word.substr(word.find_first_not_of(" \t\r\n"));
     Ids first;
@@ -174,6 +175,11 @@ Result<> add_bad_words(const RequestBody& body, const tokenizer::Tokenizer& toke
     if (!encoded) {
       return fail(ErrorCode::InvalidRequest, "`bad_words`: " + encoded.error().message,
                   "bad_words");
+    }
+    for (const Ids* ids : {&first, &second}) {
+      if (Result<> checked = check_vocabulary(*ids, size, "bad_words"); !checked) {
+        return checked;
+      }
     }
     if (!second.empty() && second.size() == first.size() && second.front() != first.front()) {
       sampling.bad_words.push_back(std::move(second));
@@ -266,7 +272,9 @@ Result<serving::GenerationSpec> resolve(const RequestBody& body, const ServedMod
   spec.expected_output = body.expected_output;
   spec.session = body.routing_session.empty() ? body.session_id : body.routing_session;
   spec.request.sampling = sampling_of(body, assets.defaults);
-  if (Result<> added = add_bad_words(body, *assets.tokenizer, spec.request.sampling); !added) {
+  if (Result<> added =
+          add_bad_words(body, *assets.tokenizer, assets.id_limit(), spec.request.sampling);
+      !added) {
     return std::unexpected(added.error());
   }
   spec.request.extra_args = engine::merge_extra_args(assets.defaults.extra_args, body.vllm_xargs);

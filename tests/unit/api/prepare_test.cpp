@@ -229,6 +229,7 @@ TEST_F(PrepareTest, TextMustHaveTokensWithRowsInTheModel) {
   EXPECT_EQ(bad(completion("\"Hello\"")).param, "prompt");
   EXPECT_THAT(bad(completion("\"Hello\"")).message, HasSubstr("out of vocabulary; its size is 1"));
   EXPECT_EQ(bad(chat()).param, "messages");
+  EXPECT_EQ(bad(completion("[0]", R"("bad_words":["Hello"])")).param, "bad_words");
   // Models whose size is not known go by the tokenizer.
   change_assets([](chat::ModelAssets& assets) { assets.vocab_size = 0; });
   good(completion("\"Hello\""));
