@@ -570,6 +570,9 @@ void RequestParser::read_documents(std::string_view name) {
     return;
   }
   body_.documents = reader_.value();
+  if (reader_.failed()) {
+    return;
+  }
   for (const json::Value& document : *body_.documents.as_array()) {
     if (!document.as_object()) {
       return invalid(name, "`documents` must hold objects");
