@@ -60,6 +60,8 @@ const ApiRouter::Route* ApiRouter::find_route(std::string_view path) const {
   static constexpr auto kRoutes = std::to_array<Route>({
       {"/v1/chat/completions", nullptr, &ApiRouter::chat_completions},
       {"/v1/completions", nullptr, &ApiRouter::completions},
+      {"/tokenize", nullptr, &ApiRouter::tokenize},
+      {"/detokenize", nullptr, &ApiRouter::detokenize},
       {"/v1/models", &ApiRouter::models},
       {"/health", &ApiRouter::health},
       {"/live", &ApiRouter::live},
@@ -84,6 +86,7 @@ ApiRouter::ApiRouter(serving::Service& service, const observe::Registry& registr
       registry_(registry),
       options_(options),
       generate_(service, options_, seed),
+      tokenize_(service, options_),
       route_(service, options_),
       thresholds_(service, options_),
       kv_dump_(service, options_) {}
@@ -151,6 +154,14 @@ net::Task<int> ApiRouter::chat_completions(net::http::Exchange& exchange) {
 
 net::Task<int> ApiRouter::completions(net::http::Exchange& exchange) {
   return generate_.serve(exchange, observe::Endpoint::Completions);
+}
+
+net::Task<int> ApiRouter::tokenize(net::http::Exchange& exchange) {
+  return tokenize_.serve(exchange, observe::Endpoint::Tokenize);
+}
+
+net::Task<int> ApiRouter::detokenize(net::http::Exchange& exchange) {
+  return tokenize_.serve(exchange, observe::Endpoint::Detokenize);
 }
 
 net::Task<int> ApiRouter::route(net::http::Exchange& exchange) { return route_.serve(exchange); }

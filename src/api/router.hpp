@@ -6,6 +6,7 @@
 #include "api/kv_dump.hpp"
 #include "api/openai/generate_handler.hpp"
 #include "api/openai/route_handler.hpp"
+#include "api/openai/tokenize_handler.hpp"
 #include "api/options.hpp"
 #include "api/thresholds.hpp"
 #include "net/http.hpp"
@@ -40,6 +41,8 @@ class ApiRouter {
   int fail(net::http::Exchange& exchange, const Error& error);
   net::Task<int> chat_completions(net::http::Exchange& exchange);
   net::Task<int> completions(net::http::Exchange& exchange);
+  net::Task<int> tokenize(net::http::Exchange& exchange);
+  net::Task<int> detokenize(net::http::Exchange& exchange);
   net::Task<int> route(net::http::Exchange& exchange);
   net::Task<int> change_thresholds(net::http::Exchange& exchange);
   net::Task<int> kv_dump(net::http::Exchange& exchange);
@@ -55,6 +58,7 @@ class ApiRouter {
   const observe::Registry& registry_;
   ApiOptions options_;
   openai::GenerateHandler generate_;
+  openai::TokenizeHandler tokenize_;
   openai::RouteHandler route_;
   ThresholdsHandler thresholds_;
   KvDumpHandler kv_dump_;

@@ -27,8 +27,14 @@ constexpr std::array kTtft{0.0, 0.0022, 0.0047, 0.01, 0.022, 0.047, 0.1,   0.22,
 constexpr std::array kItl{0.0,   0.0019, 0.0035, 0.0067, 0.013, 0.024, 0.045,
                           0.084, 0.16,   0.3,    0.56,   1.1,   2.0};
 
-constexpr std::array<std::string_view, 2> kEndpointLabels{"completions", "chat_completions"};
-constexpr std::array<std::string_view, 2> kTypeLabels{"unary", "stream"};
+constexpr std::array<std::string_view, ModelShard::kEndpoints> kEndpointLabels{
+    "completions", "chat_completions", "tokenize", "detokenize"};
+constexpr std::array<std::string_view, ModelShard::kTypes> kTypeLabels{"unary", "stream"};
+
+/// Whether answers of the endpoint may be streams.
+constexpr bool streams(std::size_t endpoint) {
+  return endpoint <= static_cast<std::size_t>(Endpoint::ChatCompletions);
+}
 
 std::string legal_prefix(std::string_view text) {
   std::string out;
@@ -186,7 +192,7 @@ void write_histogram(TextWriter& writer, const Models& models, Get&& get,
 template <class F>
 void for_each_kind(F&& visit) {
   for (std::size_t endpoint = 0; endpoint < ModelShard::kEndpoints; ++endpoint) {
-    for (std::size_t type = 0; type < ModelShard::kTypes; ++type) {
+    for (std::size_t type = 0; type < (streams(endpoint) ? ModelShard::kTypes : 1); ++type) {
       visit(endpoint, type,
             fmt::format("endpoint=\"{}\",request_type=\"{}\"", kEndpointLabels[endpoint],
                         kTypeLabels[type]));
@@ -430,6 +436,26 @@ void RequestScope::finish(const Error* error, double now) {
   shard_.duration.observe(now - started_);
   if (output_ > 0) {
     shard_.output_length.observe(static_cast<double>(output_));
+  }
+}
+
+void count_answer(ModelShard& shard, Endpoint endpoint, const Error* error) {
+  const auto row = static_cast<std::size_t>(endpoint);
+  constexpr auto kType = static_cast<std::size_t>(RequestType::Unary);
+  shard.started[row][kType].add(1);
+  shard.results[row][kType][error ? 1 + static_cast<std::size_t>(error->code) : 0].add(1);
+  if (error && error->code == ErrorCode::ClientGone) {
+    shard.cancelled[row][kType].add(1);
+  }
+  if (error && traits(error->code).metric == "overload") {
+    shard.rejected[row].add(1);
+  }
+}
+
+AnsweringScope::~AnsweringScope() {
+  if (!done_) {
+    const Error gone{ErrorCode::ClientGone, {}, {}};
+    count_answer(shard_, endpoint_, &gone);
   }
 }
 

@@ -21,7 +21,13 @@
 namespace fairlead::observe {
 
 /// API endpoints, the closed set of the label `endpoint`.
-enum class Endpoint : std::uint8_t { Completions, ChatCompletions, kCount };
+enum class Endpoint : std::uint8_t {
+  Completions,      ///< Generates.
+  ChatCompletions,  ///< Generates.
+  Tokenize,         ///< Answered without an engine, never as a stream.
+  Detokenize,       ///< Likewise.
+  kCount,           ///< Number of endpoints.
+};
 /// The label `request_type`.
 enum class RequestType : std::uint8_t { Unary, Stream, kCount };
 
@@ -230,6 +236,29 @@ class RequestScope {
   std::size_t output_ = 0;
   bool finished_ = false;
   bool queued_ = true;
+};
+
+/// A request that needed no engine was answered, or failed with `error`. It counts among the
+/// requests of its endpoint alone: gauges and histograms tell of generations.
+void count_answer(ModelShard& shard, Endpoint endpoint, const Error* error);
+
+/// Such a request while it is worked on elsewhere, so that its client may leave meanwhile. Without
+/// `done` it counts as cancelled under the shard of `Registry::kUnknownModel`.
+class AnsweringScope {
+ public:
+  /// `unknown` is that shard.
+  AnsweringScope(ModelShard& unknown, Endpoint endpoint) : shard_(unknown), endpoint_(endpoint) {}
+  AnsweringScope(const AnsweringScope&) = delete;
+  AnsweringScope& operator=(const AnsweringScope&) = delete;
+  ~AnsweringScope();
+
+  /// The work was done: `count_answer` counts the request.
+  void done() { done_ = true; }
+
+ private:
+  ModelShard& shard_;
+  Endpoint endpoint_;
+  bool done_ = false;
 };
 
 /// A request whose body is still being prepared elsewhere, so that its model is not known: in

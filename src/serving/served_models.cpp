@@ -8,6 +8,12 @@ ServedModels::ServedModels(std::vector<ServedModel> models) : models_(std::move(
   for (const ServedModel& served : models_) {
     by_name_.try_emplace(served.model->name, &served);
   }
+  std::size_t own = 0;
+  for (const ServedModel& served : models_) {
+    if (served.model->base_name.empty()) {
+      sole_ = ++own == 1 ? &served : nullptr;
+    }
+  }
   // Behind all names: no alias takes a model's own name from it.
   for (const ServedModel& served : models_) {
     for (const std::string& alias : served.model->aliases) {

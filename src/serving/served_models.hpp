@@ -33,12 +33,16 @@ class ServedModels {
 
   /// The model of this name or, failing that, of this alias; null when there is none.
   const ServedModel* find(std::string_view name) const;
+  /// The only model, adapters aside, for requests that name none; null when there is none or are
+  /// several.
+  const ServedModel* sole() const { return sole_; }
   /// True when there is no model at all.
   bool empty() const { return models_.empty(); }
 
  private:
   std::vector<ServedModel> models_;
   std::unordered_map<std::string_view, const ServedModel*> by_name_;  // views into the models
+  const ServedModel* sole_ = nullptr;                                 // likewise
 };
 
 }  // namespace fairlead::serving

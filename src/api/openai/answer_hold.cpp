@@ -13,12 +13,19 @@ constexpr std::size_t kStep = std::size_t{64} * 1024;
 // So much less than what is counted is given back.
 constexpr std::size_t kSlack = 4 * kStep;
 
-Error too_large(std::size_t limit, bool streamed) {
+Error too_large(std::size_t limit, AnswerKind kind) {
   const double mib = static_cast<double>(limit) / (1024.0 * 1024);
-  if (streamed) {
+  if (kind == AnswerKind::Stream) {
     return {ErrorCode::AnswerTooLarge,
             fmt::format("More than {:.4g} MiB of the answer wait for their text or their engines: "
                         "ask for fewer choices, tokens or candidates",
+                        mib),
+            {}};
+  }
+  if (kind == AnswerKind::Tokens) {
+    return {ErrorCode::AnswerTooLarge,
+            fmt::format("The answer is larger than {:.4g} MiB, the most for one "
+                        "(--http-answer-limit-mb)",
                         mib),
             {}};
   }
@@ -31,15 +38,15 @@ Error too_large(std::size_t limit, bool streamed) {
 
 }  // namespace
 
-AnswerHold::AnswerHold(const serving::ServiceOptions& options, bool streamed)
+AnswerHold::AnswerHold(const serving::ServiceOptions& options, AnswerKind kind)
     : limit_(options.answer_bytes),
-      streamed_(streamed),
+      kind_(kind),
       budget_(options.answers),
       counted_(budget_ ? net::http::BodyShare::kFree : std::numeric_limits<std::size_t>::max()) {}
 
 std::optional<Error> AnswerHold::count(std::size_t gathered, std::size_t bytes) {
   if (gathered > limit_) {
-    return too_large(limit_, streamed_);
+    return too_large(limit_, kind_);
   }
   if (!share_) {
     share_ = std::make_shared<net::http::BodyShare>(budget_);

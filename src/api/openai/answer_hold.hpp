@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -11,12 +12,19 @@
 
 namespace fairlead::api::openai {
 
+/// What an answer is, for the words of errors.
+enum class AnswerKind : std::uint8_t {
+  Document,  ///< A generation's, gathered.
+  Stream,    ///< A generation's, with what cannot be sent yet.
+  Tokens,    ///< Tokens or their text, without a generation.
+};
+
 /// What one answer holds: counted against its own bound and, in coarse steps, against that of all
 /// answers together.
 class AnswerHold {
  public:
-  /// With the bounds of `options`; `streamed` is for the words of its errors.
-  AnswerHold(const serving::ServiceOptions& options, bool streamed);
+  /// With the bounds of `options`.
+  AnswerHold(const serving::ServiceOptions& options, AnswerKind kind);
 
   /// `gathered` bytes are held now, and `waiting` ones that were written and not taken yet, which
   /// count with all answers only. The error says why that is too much. It costs comparisons unless
@@ -37,7 +45,7 @@ class AnswerHold {
   std::optional<Error> count(std::size_t gathered, std::size_t bytes);
 
   std::size_t limit_;
-  bool streamed_;
+  AnswerKind kind_;
   std::shared_ptr<net::http::BodyBudget> budget_;  // null: no bound
   std::size_t counted_;                            // the bytes that the share stands for
   std::size_t least_ = 0;                          // below it some of them are given back

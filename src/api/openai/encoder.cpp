@@ -28,7 +28,7 @@ StreamEncoder::StreamEncoder(net::http::Exchange& exchange, const ApiOptions& op
       annotated_request_id_(info.annotated_request_id),
       opened_(info.choices, false),
       report_(make_report(info)),
-      hold_(bounds, true) {
+      hold_(bounds, AnswerKind::Stream) {
   if (report_) {
     report_->set_limit(hold_.limit());
   }

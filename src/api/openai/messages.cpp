@@ -142,6 +142,33 @@ Result<> check_message(json::Value& message, const std::string& path) {
 
 }  // namespace
 
+Result<> check_tools(const json::Value& tools) {
+  const json::Array& list = *tools.as_array();
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::string path = fmt::format("tools[{}]", i);
+    if (!list[i].as_object()) {
+      return bad(path, "must be an object");
+    }
+    const json::Value* type = list[i].find("type");
+    if (type && (!type->as_string() || *type->as_string() != "function")) {
+      return bad(path + ".type", "must be `function`");
+    }
+    const json::Value* function = list[i].find("function");
+    if (!function || !function->as_object()) {
+      return bad(path + ".function", "must be an object");
+    }
+    const json::Value* name = function->find("name");
+    if (!name || !name->as_string() || name->as_string()->empty()) {
+      return bad(path + ".function.name", "must be a string that is not empty");
+    }
+    const json::Value* parameters = function->find("parameters");
+    if (parameters && !parameters->is_null() && !parameters->as_object()) {
+      return bad(path + ".function.parameters", "must be an object");
+    }
+  }
+  return {};
+}
+
 Result<> check_messages(json::Value& messages) {
   json::Array& list = *messages.as_array();
   if (list.empty()) {

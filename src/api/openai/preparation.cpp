@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <string_view>
-#include <utility>
-
-#include "serving/cpu_pool.hpp"
 
 namespace fairlead::api::openai {
 namespace {
@@ -58,22 +55,10 @@ bool Preparation::is_small(const net::http::Request& request) const {
   return request.body.size() <= service_.options().inline_prompt_bytes;
 }
 
-Prepared Preparation::at_once(net::http::Request& request, observe::Endpoint endpoint, Work work) {
-  Prepared out = work(input_for(request, endpoint), request.body, reader_, {});
-  if (request.body.capacity() > kKeptBody) {
-    request.body = std::string();
+void Preparation::let_go(std::string& body) {
+  if (body.capacity() > kKeptBody) {
+    body = std::string();
   }
-  return out;
-}
-
-net::Task<Result<Prepared>> Preparation::on_pool(net::http::Request& request,
-                                                 observe::Endpoint endpoint, Work work) {
-  const std::size_t size = request.body.size();
-  return service_.pool().run(size, [work, input = input_for(request, endpoint),
-                                    text = std::move(request.body)](const std::stop_token& stop) {
-    JsonReader reader;
-    return work(input, text, reader, stop);
-  });
 }
 
 PrepareInput Preparation::input_for(const net::http::Request& request,

@@ -16,7 +16,11 @@ Result<const ServedModel*> choose_model(const serving::ServedModels* models,
   if (!models || models->empty()) {
     return fail(ErrorCode::ModelNotReady, "No engine is being served yet, please retry");
   }
-  const ServedModel* served = models->find(name);
+  const ServedModel* served = name.empty() ? models->sole() : models->find(name);
+  if (!served && name.empty()) {
+    return fail(ErrorCode::ModelNotFound,
+                "`model` must be given: there is more than one model to choose from", "model");
+  }
   if (!served) {
     return fail(
         ErrorCode::ModelNotFound,
@@ -65,31 +69,16 @@ Result<> encode(const serving::ModelContext& assets, std::string_view text, bool
 
 Result<Prompts> chat_prompt(const ServedModel& served, RequestBody& body,
                             const std::stop_token& stop) {
-  const serving::ModelContext& assets = *served.assets;
-  if (!assets.chat_template) {
-    return fail(ErrorCode::InvalidRequest,
-                "The model has no chat template; use /v1/completions instead", "messages");
-  }
-  chat::RenderRequest request;
-  request.messages = std::move(body.messages);
-  request.documents = std::move(body.documents);
-  request.kwargs = std::move(body.template_kwargs);
-  request.add_generation_prompt = body.add_generation_prompt;
-  request.continue_final_message = body.continue_final_message;
-  request.stop = stop;
-  Result<std::string> text = assets.chat_template->render(request);
+  const Result<std::string> text = render_chat(served, body, stop);
   if (!text) {
-    if (text.error().param.empty()) {
-      text.error().param = "messages";
-    }
-    return std::unexpected(std::move(text.error()));
+    return std::unexpected(text.error());
   }
   if (Result<> checked = check_length(served, body, *text); !checked) {
     return std::unexpected(std::move(checked.error()));
   }
   Prompts prompts;
-  if (Result<> encoded =
-          encode(assets, *text, body.add_special_tokens.value_or(false), "messages", prompts, stop);
+  if (Result<> encoded = encode(*served.assets, *text, body.add_special_tokens.value_or(false),
+                                "messages", prompts, stop);
       !encoded) {
     return std::unexpected(encoded.error());
   }
@@ -146,13 +135,9 @@ std::string echoed_message(const RequestBody& body) {
 
 Result<serving::GenerationSpec> make_spec(const PrepareInput& input, RequestBody& body,
                                           Prepared& out, const std::stop_token& stop) {
-  const Result<const ServedModel*> served = choose_model(input.models.get(), body.model);
+  const Result<const ServedModel*> served = find_served(input.models.get(), body.model, out.model);
   if (!served) {
     return std::unexpected(served.error());
-  }
-  out.model = (*served)->model->name;
-  if (Result<> ready = check_ready(**served); !ready) {
-    return std::unexpected(ready.error());
   }
   const bool chat = body.endpoint == observe::Endpoint::ChatCompletions;
   const std::string echo = chat && body.echo ? echoed_message(body) : std::string();
@@ -169,6 +154,41 @@ Result<serving::GenerationSpec> make_spec(const PrepareInput& input, RequestBody
 }
 
 }  // namespace
+
+Result<const ServedModel*> find_served(const serving::ServedModels* models, const std::string& name,
+                                       std::string& found) {
+  const Result<const ServedModel*> served = choose_model(models, name);
+  if (!served) {
+    return served;
+  }
+  found = (*served)->model->name;
+  if (Result<> ready = check_ready(**served); !ready) {
+    return std::unexpected(std::move(ready.error()));
+  }
+  return served;
+}
+
+Result<std::string> render_chat(const ServedModel& served, RequestBody& body,
+                                const std::stop_token& stop) {
+  const serving::ModelContext& assets = *served.assets;
+  if (!assets.chat_template) {
+    return fail(ErrorCode::InvalidRequest,
+                "The model has no chat template; use a completions request instead", "messages");
+  }
+  chat::RenderRequest request;
+  request.messages = std::move(body.messages);
+  request.tools = std::move(body.tools);
+  request.documents = std::move(body.documents);
+  request.kwargs = std::move(body.template_kwargs);
+  request.add_generation_prompt = body.add_generation_prompt;
+  request.continue_final_message = body.continue_final_message;
+  request.stop = stop;
+  Result<std::string> text = assets.chat_template->render(request);
+  if (!text && text.error().param.empty()) {
+    text.error().param = "messages";
+  }
+  return text;
+}
 
 Prepared prepare(const PrepareInput& input, const std::string& text, JsonReader& reader,
                  const std::stop_token& stop) {

@@ -46,6 +46,16 @@ struct Prepared {
 Prepared prepare(const PrepareInput& input, const std::string& body, JsonReader& reader,
                  const std::stop_token& stop = {});
 
+/// The model that a request names, which can be served now; without a name the only one there is.
+/// `found` gets its public name, also when it cannot be served.
+Result<const ServedModel*> find_served(const serving::ServedModels* models, const std::string& name,
+                                       std::string& found);
+
+/// The text that the model's template makes of a chat, whose documents it takes. The error names
+/// the field.
+Result<std::string> render_chat(const ServedModel& served, RequestBody& body,
+                                const std::stop_token& stop);
+
 /// How many tokens the model takes, input and output together; 0 when that is not known.
 std::uint32_t context_length(const ServedModel& served);
 

@@ -32,11 +32,17 @@ struct NvextFields {
   bool operator==(const NvextFields&) const = default;
 };
 
+/// What a body is read for.
+enum class Purpose : std::uint8_t {
+  Generate,  ///< All of it.
+  Tokenize,  ///< What the tokens of its prompt depend on; other fields are passed over unread.
+};
+
 /// A chat or completions request as the client wrote it: every value of legal type and range, none
 /// resolved against a model yet. Absent optionals were absent or null.
 struct RequestBody {
   observe::Endpoint endpoint = observe::Endpoint::ChatCompletions;  ///< Which of the two.
-  std::string model;                                                ///< Not blank.
+  std::string model;  ///< Not blank; of a body to be tokenized also empty.
 
   bool stream = false;            ///< Answer as server-sent events.
   bool include_usage = false;     ///< A last chunk with usage.
@@ -94,11 +100,13 @@ struct RequestBody {
 
   json::Value messages;                 ///< Chat: an array of checked messages, not empty.
   json::Value documents;                ///< Chat: an array of objects, or null.
+  json::Value tools;                    ///< Chat that is tokenized: checked tools, or null.
   json::Object template_kwargs;         ///< Chat: further variables of the template.
   bool add_generation_prompt = true;    ///< Chat.
   bool continue_final_message = false;  ///< Chat.
 
-  std::vector<Prompt> prompts;  ///< Completions: at least one.
+  std::vector<Prompt> prompts;     ///< Completions: at least one; one text to be tokenized.
+  bool return_token_strs = false;  ///< Tokenized: the spelling of each token as well.
 };
 
 /// Most choices of one request: prompts × n.
@@ -137,13 +145,21 @@ inline constexpr std::size_t kMaxXargsTotal = std::size_t{1} << 19;
 /// Parses and checks a body. Every error is the client's, names the field (`param`) and says the
 /// rule.
 Result<RequestBody> parse_request(observe::Endpoint endpoint, JsonReader& reader,
-                                  const std::string& body, const ApiOptions& options);
+                                  const std::string& body, const ApiOptions& options,
+                                  Purpose purpose = Purpose::Generate);
+
+/// Which of the two a body is that may be either: a chat when it has `messages`, a completions
+/// request when it has `prompt`. It is an error to have both or none.
+Result<observe::Endpoint> find_endpoint(JsonReader& reader, const std::string& body);
 
 /// Lets routing headers win over the body's `nvext`; numbers that do not parse are ignored, a
 /// tenant that cannot be a cache salt is the client's mistake. `options.disable_nvext` leaves the
 /// tenant's cache salt only.
 Result<> apply_headers(const net::http::HeaderList& headers, const ApiOptions& options,
                        RequestBody& body);
+
+/// Checks the tools of a chat; `tools` must be an array. The error names the place.
+Result<> check_tools(const json::Value& tools);
 
 /// Checks the messages of a chat; `messages` must be an array. The error names the place.
 Result<> check_messages(json::Value& messages);

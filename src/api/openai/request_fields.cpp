@@ -14,28 +14,29 @@ struct FieldTable {
   static constexpr std::uint8_t kChat = P::kChat;
   static constexpr std::uint8_t kCompletions = P::kCompletions;
   static constexpr std::uint8_t kBoth = P::kBoth;
+  static constexpr std::uint8_t kPrompt = P::kPrompt;
 
   // Sorted by name for the binary search; checked below.
   static constexpr auto kFields = std::to_array<P::Field>({
-      {"add_generation_prompt", kChat, &P::read_add_generation_prompt},
-      {"add_special_tokens", kBoth, &P::read_add_special_tokens},
+      {"add_generation_prompt", kChat | kPrompt, &P::read_add_generation_prompt},
+      {"add_special_tokens", kBoth | kPrompt, &P::read_add_special_tokens},
       {"allowed_token_ids", kBoth, &P::read_allowed_token_ids},
       {"audio", kChat, &P::only_null},
       {"bad_words", kBoth, &P::read_bad_words},
       {"bad_words_token_ids", kBoth, &P::read_bad_words_token_ids},
       {"best_of", kCompletions, &P::read_best_of},
       {"cache_salt", kBoth, &P::read_cache_salt},
-      {"chat_template", kChat, &P::only_null},
-      {"chat_template_args", kChat, &P::read_template_kwargs},
-      {"chat_template_kwargs", kChat, &P::read_template_kwargs},
-      {"continue_final_message", kChat, &P::read_continue_final_message},
+      {"chat_template", kChat | kPrompt, &P::only_null},
+      {"chat_template_args", kChat | kPrompt, &P::read_template_kwargs},
+      {"chat_template_kwargs", kChat | kPrompt, &P::read_template_kwargs},
+      {"continue_final_message", kChat | kPrompt, &P::read_continue_final_message},
       {"detokenize", kBoth, &P::only_true},
-      {"documents", kChat, &P::read_documents},
+      {"documents", kChat | kPrompt, &P::read_documents},
       {"ec_transfer_params", kBoth, &P::only_null},
       {"echo", kBoth, &P::read_echo},
       {"frequency_penalty", kBoth, &P::read_frequency_penalty},
       {"function_call", kChat, &P::only_null},
-      {"functions", kChat, &P::only_empty},
+      {"functions", kChat | kPrompt, &P::only_empty},
       {"guided_choice", kBoth, &P::only_null},
       {"guided_decoding_backend", kBoth, &P::only_null},
       {"guided_grammar", kBoth, &P::only_null},
@@ -52,26 +53,26 @@ struct FieldTable {
       {"logprobs", kBoth, &P::read_logprobs},
       {"max_completion_tokens", kChat, &P::read_max_completion_tokens},
       {"max_tokens", kBoth, &P::read_max_tokens},
-      {"media_io_kwargs", kBoth, &P::only_empty},
-      {"messages", kChat, &P::read_messages},
+      {"media_io_kwargs", kBoth | kPrompt, &P::only_empty},
+      {"messages", kChat | kPrompt, &P::read_messages},
       {"metadata", kBoth, &P::accept_any},
       {"min_p", kBoth, &P::read_min_p},
       {"min_tokens", kBoth, &P::read_min_tokens},
-      {"mm_processor_kwargs", kBoth, &P::only_empty},
+      {"mm_processor_kwargs", kBoth | kPrompt, &P::only_empty},
       {"modalities", kChat, &P::read_modalities},
-      {"model", kBoth, &P::read_model},
+      {"model", kBoth | kPrompt, &P::read_model},
       {"n", kBoth, &P::read_n},
       {"nvext", kBoth, &P::read_nvext},
       {"parallel_tool_calls", kChat, &P::accept_bool},
       {"prediction", kChat, &P::accept_any},
       {"presence_penalty", kBoth, &P::read_presence_penalty},
       {"priority", kBoth, &P::read_priority},
-      {"prompt", kCompletions, &P::read_prompt},
+      {"prompt", kCompletions | kPrompt, &P::read_prompt},
       {"prompt_cache_key", kBoth, &P::accept_string},
       {"prompt_cache_retention", kBoth, &P::accept_string},
-      {"prompt_embeds", kCompletions, &P::only_null},
+      {"prompt_embeds", kCompletions | kPrompt, &P::only_null},
       {"prompt_logprobs", kBoth, &P::read_prompt_logprobs},
-      {"reasoning_effort", kChat, &P::only_null},
+      {"reasoning_effort", kChat | kPrompt, &P::only_null},
       {"repetition_detection", kBoth, &P::only_null},
       {"repetition_penalty", kBoth, &P::read_repetition_penalty},
       {"request_id", kBoth, &P::read_request_id},
@@ -80,6 +81,7 @@ struct FieldTable {
       {"return_prompt_text", kChat, &P::only_false},
       {"return_token_ids", kBoth, &P::read_return_token_ids},
       {"return_token_offsets", kBoth, &P::only_false},
+      {"return_token_strs", P::kTokenize, &P::read_return_token_strs},
       {"return_tokens_as_token_ids", kBoth, &P::read_tokens_as_ids},
       {"routed_experts_prompt_start", kBoth, &P::only_zero},
       {"safety_identifier", kBoth, &P::accept_string},
@@ -95,20 +97,20 @@ struct FieldTable {
       {"stream_interval", kBoth, &P::accept_stream_interval},
       {"stream_options", kBoth, &P::read_stream_options},
       {"structured_outputs", kBoth, &P::only_null},
-      {"suffix", kCompletions, &P::read_suffix},
+      {"suffix", kCompletions | kPrompt, &P::read_suffix},
       {"temperature", kBoth, &P::read_temperature},
-      {"thinking", kChat, &P::only_null},
+      {"thinking", kChat | kPrompt, &P::only_null},
       {"thinking_token_budget", kBoth, &P::only_null},
       {"tool_choice", kChat, &P::read_tool_choice},
-      {"tools", kChat, &P::read_tools},
+      {"tools", kChat | kPrompt, &P::read_tools},
       {"top_k", kBoth, &P::read_top_k},
       {"top_logprobs", kChat, &P::read_top_logprobs},
       {"top_p", kBoth, &P::read_top_p},
-      {"truncate_prompt_tokens", kBoth, &P::read_truncate_prompt_tokens},
+      {"truncate_prompt_tokens", kBoth | kPrompt, &P::read_truncate_prompt_tokens},
       {"truncation_side", kBoth, &P::read_truncation_side},
       {"use_beam_search", kBoth, &P::only_false},
       {"user", kBoth, &P::accept_string},
-      {"verbosity", kChat, &P::only_null},
+      {"verbosity", kChat | kPrompt, &P::only_null},
       {"vllm_xargs", kBoth, &P::read_vllm_xargs},
       {"watermarking", kBoth, &P::only_true},
       {"web_search_options", kChat, &P::only_null},
@@ -127,10 +129,23 @@ const RequestParser::Field* RequestParser::find_field(std::string_view name, std
 }
 
 void RequestParser::read_tools(std::string_view name) {
+  body_.tools = {};
   if (take_null() || !expect(name, JsonType::Array)) {
     return;
   }
+  if (tokenizes()) {  // only the template sees them
+    body_.tools = reader_.value();
+    if (const Result<> checked = reader_.failed() ? Result<>() : check_tools(body_.tools);
+        !checked) {
+      reader_.fail(checked.error());
+    }
+    return;
+  }
   reader_.array([&](std::size_t) { unsupported(name, "tool calls are not parsed yet"); });
+}
+
+void RequestParser::read_return_token_strs(std::string_view name) {
+  take_bool_into(name, body_.return_token_strs, false);
 }
 
 void RequestParser::read_tool_choice(std::string_view name) {

@@ -19,9 +19,10 @@ bool blank(std::string_view text) {
 }  // namespace
 
 RequestParser::RequestParser(observe::Endpoint endpoint, JsonReader& reader,
-                             const ApiOptions& options)
+                             const ApiOptions& options, Purpose purpose)
     : reader_(reader),
       options_(options),
+      purpose_(purpose),
       where_(endpoint == observe::Endpoint::ChatCompletions ? kChat : kCompletions) {
   body_.endpoint = endpoint;
 }
@@ -44,8 +45,9 @@ Result<RequestBody> RequestParser::parse(const std::string& body) {
 }
 
 void RequestParser::on_member(std::string_view key) {
-  if (const Field* field = find_field(key, where_)) {
-    (this->*field->read)(field->name);
+  if (const Field* field = find_field(key, tokenizes() ? where_ | kTokenize : where_)) {
+    const bool read = !tokenizes() || (field->where & (kPrompt | kTokenize)) != 0;
+    read ? (this->*field->read)(field->name) : reader_.skip();
     return;
   }
   // Dropping one of these could hide that a client tried; nothing is dropped, whatever the options.
@@ -64,7 +66,7 @@ Result<> RequestParser::check_whole() {
   const auto bad = [](std::string message, std::string param) {
     return fairlead::fail(ErrorCode::InvalidRequest, std::move(message), std::move(param));
   };
-  if (blank(body_.model)) {
+  if (blank(body_.model) && !(tokenizes() && body_.model.empty())) {
     return bad("`model` is required and must not be blank", "model");
   }
   if (where_ == kChat && !has_messages_) {
@@ -86,6 +88,9 @@ Result<> RequestParser::check_whole() {
   if (body_.continue_final_message && body_.add_generation_prompt) {
     return bad("`continue_final_message` needs `add_generation_prompt` to be false",
                "continue_final_message");
+  }
+  if (tokenizes()) {
+    return {};
   }
   if (body_.prompts.size() * body_.n > kMaxChoices) {
     return bad(fmt::format("{} prompts × `n` = {} are more than {} choices", body_.prompts.size(),
@@ -266,6 +271,9 @@ void RequestParser::read_prompt(std::string_view name) {
   if (reader_.type() == JsonType::String) {
     body_.prompts.emplace_back(std::string(reader_.string()));
     return;
+  }
+  if (tokenizes()) {
+    return invalid(name, "`prompt` must be a string");
   }
   if (reader_.type() != JsonType::Array) {
     return invalid(name, "`prompt` must be a string, or an array of strings or of token ids");
@@ -522,6 +530,9 @@ void RequestParser::read_add_special_tokens(std::string_view name) {
 }
 
 void RequestParser::read_truncate_prompt_tokens(std::string_view name) {
+  if (tokenizes()) {  // what is left depends on what is to be generated
+    return only_null(name);
+  }
   body_.truncate_prompt_tokens = take_integer(name, -1, kMaxCount);
   if (body_.truncate_prompt_tokens == 0) {
     invalid(name, "`truncate_prompt_tokens` must be -1 or at least 1");
@@ -604,8 +615,32 @@ void RequestParser::read_continue_final_message(std::string_view name) {
 }
 
 Result<RequestBody> parse_request(observe::Endpoint endpoint, JsonReader& reader,
-                                  const std::string& body, const ApiOptions& options) {
-  return RequestParser(endpoint, reader, options).parse(body);
+                                  const std::string& body, const ApiOptions& options,
+                                  Purpose purpose) {
+  return RequestParser(endpoint, reader, options, purpose).parse(body);
+}
+
+Result<observe::Endpoint> find_endpoint(JsonReader& reader, const std::string& body) {
+  bool messages = false;
+  bool prompt = false;
+  const Result<> read = reader.read(body, [&](std::string_view key) {
+    if (key == "messages") {
+      messages = reader.type() != JsonType::Null;
+    } else if (key == "prompt") {
+      prompt = reader.type() != JsonType::Null;
+    }
+    reader.skip();
+  });
+  if (!read) {
+    return std::unexpected(read.error());
+  }
+  if (messages == prompt) {
+    return fail(ErrorCode::InvalidRequest,
+                messages ? "Only one of `messages` (a chat) and `prompt` (completions) may be given"
+                         : "One of `messages` (a chat) and `prompt` (completions) must be given",
+                messages ? "prompt" : "messages");
+  }
+  return messages ? observe::Endpoint::ChatCompletions : observe::Endpoint::Completions;
 }
 
 }  // namespace fairlead::api::openai

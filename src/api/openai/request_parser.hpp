@@ -17,7 +17,8 @@ namespace fairlead::api::openai {
 class RequestParser {
  public:
   /// `reader` and `options` outlive the parser.
-  RequestParser(observe::Endpoint endpoint, JsonReader& reader, const ApiOptions& options);
+  RequestParser(observe::Endpoint endpoint, JsonReader& reader, const ApiOptions& options,
+                Purpose purpose);
 
   /// Parses the whole body.
   Result<RequestBody> parse(const std::string& body);
@@ -25,16 +26,18 @@ class RequestParser {
   /// One row of the field table: what to do when the field comes.
   struct Field {
     std::string_view name;                               ///< Key.
-    std::uint8_t where;                                  ///< Set of kChat and kCompletions.
+    std::uint8_t where;                                  ///< Set of the constants below.
     void (RequestParser::*read)(std::string_view name);  ///< Reads the value at hand.
   };
   static constexpr std::uint8_t kChat = 1;         ///< Field of chat.
   static constexpr std::uint8_t kCompletions = 2;  ///< Field of completions.
   static constexpr std::uint8_t kBoth = 3;         ///< Field of both.
+  static constexpr std::uint8_t kPrompt = 4;       ///< Read also for Purpose::Tokenize.
+  static constexpr std::uint8_t kTokenize = 8;     ///< Field of Purpose::Tokenize alone.
 
   /// All rows, by name.
   static std::span<const Field> fields();
-  /// The field's row, or null when the endpoint has no such field.
+  /// The field's row, or null when it has none of the bits of `where`.
   static const Field* find_field(std::string_view name, std::uint8_t where);
 
  private:
@@ -87,6 +90,7 @@ class RequestParser {
   void read_template_kwargs(std::string_view name);
   void read_add_generation_prompt(std::string_view name);
   void read_continue_final_message(std::string_view name);
+  void read_return_token_strs(std::string_view name);
   // Fields whose neutral values are accepted and whose others are not supported yet.
   void read_tools(std::string_view name);
   void read_tool_choice(std::string_view name);
@@ -116,6 +120,7 @@ class RequestParser {
   std::optional<std::int64_t> take_integer(std::string_view name, std::int64_t minimum,
                                            std::int64_t maximum);
   std::optional<float> take_number(std::string_view name, double minimum, double maximum);
+  bool tokenizes() const { return purpose_ == Purpose::Tokenize; }
   void take_bool_into(std::string_view name, bool& out, bool fallback);
   engine::TokenId token_id(std::string_view name);
   void token_ids(std::string_view name, std::vector<engine::TokenId>& out);
@@ -135,6 +140,7 @@ class RequestParser {
 
   JsonReader& reader_;
   const ApiOptions& options_;
+  Purpose purpose_;
   std::uint8_t where_;
   RequestBody body_;
   std::vector<std::string> unknown_;

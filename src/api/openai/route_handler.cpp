@@ -107,28 +107,14 @@ void write_choice(json::Writer& writer, const Context& context, std::size_t prom
 
 Prepared prepare_either(const PrepareInput& input, const std::string& body, JsonReader& reader,
                         const std::stop_token& stop) {
-  bool messages = false;
-  bool prompt = false;
-  Prepared refused;
-  const Result<> read = reader.read(body, [&](std::string_view key) {
-    messages |= key == "messages";
-    prompt |= key == "prompt";
-    reader.skip();
-  });
-  if (!read) {
-    refused.spec = std::unexpected(read.error());
-    return refused;
-  }
-  if (messages == prompt) {
-    refused.spec =
-        fail(ErrorCode::InvalidRequest,
-             messages ? "Only one of `messages` (a chat) and `prompt` (completions) may be given"
-                      : "One of `messages` (a chat) and `prompt` (completions) must be given",
-             messages ? "prompt" : "messages");
+  const Result<observe::Endpoint> endpoint = find_endpoint(reader, body);
+  if (!endpoint) {
+    Prepared refused;
+    refused.spec = std::unexpected(endpoint.error());
     return refused;
   }
   PrepareInput either = input;
-  either.endpoint = messages ? observe::Endpoint::ChatCompletions : observe::Endpoint::Completions;
+  either.endpoint = *endpoint;
   return prepare(either, body, reader, stop);
 }
 

@@ -24,7 +24,7 @@ UnaryEncoder::UnaryEncoder(net::http::Exchange& exchange, AnswerInfo info,
       info_(std::move(info)),
       choices_(info_.choices),
       report_(make_report(info_)),
-      hold_(options, false) {
+      hold_(options, AnswerKind::Document) {
   if (report_) {
     bytes_ = report_->prompt_bytes();
     report_->set_limit(hold_.limit() - std::min(hold_.limit(), bytes_));

@@ -46,6 +46,18 @@ TEST(ServedModels, NamesComeBeforeAliasesAndTheFirstBeforeTheRest) {
   EXPECT_EQ(name_of(ServedModels(), "a"), "none");
 }
 
+TEST(ServedModels, OneModelIsMeantWithoutItsName) {
+  EXPECT_EQ(ServedModels().sole(), nullptr);
+  const ServedModels one({{model_of("lora", {}, "a"), nullptr}, {model_of("a", {"x"}), nullptr}});
+  ASSERT_NE(one.sole(), nullptr);
+  EXPECT_EQ(one.sole()->model->name, "a");
+  const ServedModels two({{model_of("a", {}), nullptr}, {model_of("b", {}), nullptr}});
+  EXPECT_EQ(two.sole(), nullptr);
+  const ServedModels three(
+      {{model_of("a", {}), nullptr}, {model_of("b", {}), nullptr}, {model_of("c", {}), nullptr}});
+  EXPECT_EQ(three.sole(), nullptr);
+}
+
 class ServiceModels : public ::testing::Test {
  protected:
   void serve(std::vector<std::shared_ptr<const fleet::Model>> models) {
