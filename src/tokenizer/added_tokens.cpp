@@ -123,7 +123,9 @@ std::optional<LiteralMatcher::Match> LiteralMatcher::find(std::string_view text,
   return std::nullopt;
 }
 
-void AddedVocabulary::add(const std::vector<AddedToken>& tokens, const Vocabulary& model) {
+void AddedVocabulary::add(
+    const std::vector<AddedToken>& tokens, std::size_t model_size,
+    const std::function<std::optional<TokenId>(std::string_view)>& find_in_model) {
   for (const AddedToken& token : tokens) {
     if (token.content.empty()) {
       continue;
@@ -133,10 +135,10 @@ void AddedVocabulary::add(const std::vector<AddedToken>& tokens, const Vocabular
     }
     std::optional<TokenId> id = find(token.content);
     if (!id) {
-      id = model.find_spelling(token.content);
+      id = find_in_model(token.content);
     }
     if (!id) {
-      id = static_cast<TokenId>(model.size() + new_tokens_++);
+      id = static_cast<TokenId>(model_size + new_tokens_++);
     }
     ids_[token.content] = *id;
     by_id_[*id] = {token, token.content};

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -73,8 +74,10 @@ class AddedVocabulary {
  public:
   /// Adds tokens as one call of the reference does: one that the model or an earlier token spells
   /// keeps that id; the others are numbered from the size of the model's vocabulary on, even when
-  /// that id is taken.
-  void add(const std::vector<AddedToken>& tokens, const Vocabulary& model);
+  /// that id is taken. `find_in_model` gives the model's id of a spelling, `model_size` its
+  /// entries.
+  void add(const std::vector<AddedToken>& tokens, std::size_t model_size,
+           const std::function<std::optional<TokenId>(std::string_view)>& find_in_model);
 
   /// Prepares matching. `normalize` gives the normalized form of a content. Of two tokens with the
   /// same form the one with the lower id counts (the reference takes either, by chance).

@@ -136,44 +136,10 @@ Result<AddedIds> post_processor(const json::Value& config, int depth) {
   return all;
 }
 
-Result<bool> normalizer(const json::Value& config, int depth) {
-  const std::string_view type = type_of(config);
-  if (config.is_null()) {
-    return false;
-  }
-  if (type == "NFC") {
-    return true;
-  }
-  const json::Array* list = steps(config, "normalizers");
-  if (list == nullptr || depth == kMaxNesting) {
-    return unsupported("normalizer", type);
-  }
-  bool nfc = false;
-  for (const json::Value& step : *list) {
-    const Result<bool> result = normalizer(step, depth + 1);
-    if (!result) {
-      return result;
-    }
-    nfc = nfc || *result;
-  }
-  return nfc;
-}
-
 }  // namespace
 
 Result<AddedIds> read_post_processor(const json::Value& config) {
   return post_processor(config, 0);
-}
-
-Result<bool> read_normalizer(const json::Value& config) { return normalizer(config, 0); }
-
-Result<> check_decoder(const json::Value& config) {
-  const json::Array* list = steps(config, "decoders");
-  const json::Value& only = list != nullptr && list->size() == 1 ? list->front() : config;
-  if (type_of(only) != "ByteLevel") {
-    return unsupported("decoder", only.is_null() ? "null" : type_of(only));
-  }
-  return {};
 }
 
 }  // namespace fairlead::tokenizer

@@ -17,6 +17,10 @@ bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 
 IncrementalDecoder::IncrementalDecoder(const Tokenizer& tokenizer, bool skip_special_tokens,
                                        std::span<const TokenId> prompt)
     : tokenizer_(&tokenizer), skip_special_(skip_special_tokens) {
+  if (const TokenDecoder* const decoder = tokenizer.decoder()) {
+    stream_.emplace(*decoder, prompt_tail(prompt));
+    return;
+  }
   // A lead byte always begins a new character, so the last three bytes tell how the text ends.
   std::array<char, 3> tail{};
   std::size_t size = 0;
@@ -36,6 +40,19 @@ IncrementalDecoder::IncrementalDecoder(const Tokenizer& tokenizer, bool skip_spe
   std::copy(text.begin(), text.end(), pending_.begin());
   pending_size_ = text.size();
   pending_prompt_ = text.size();
+}
+
+// The spellings of the prompt's last tokens.
+std::vector<std::string_view> IncrementalDecoder::prompt_tail(
+    std::span<const TokenId> prompt) const {
+  std::vector<std::string_view> tail;
+  for (std::size_t i = prompt.size(); i-- > 0 && tail.size() < TokenDecoder::Stream::kPromptTail;) {
+    if (tokenizer_->is_known(prompt[i]) && !skipped(prompt[i])) {
+      tail.push_back(tokenizer_->decoder_token(prompt[i]));
+    }
+  }
+  std::ranges::reverse(tail);
+  return tail;
 }
 
 // Feeds bytes to the pending character until it is complete or known to be ill-formed; returns what
@@ -71,6 +88,12 @@ void IncrementalDecoder::push(TokenId id, std::string& out) {
   if (skipped(id)) {
     return;
   }
+  if (stream_) {
+    if (tokenizer_->is_known(id)) {
+      stream_->push(tokenizer_->decoder_token(id), out);
+    }
+    return;
+  }
   std::string_view bytes = complete_pending(tokenizer_->token_bytes(id), out);
   while (!bytes.empty()) {
     const auto ascii_end = std::find_if(
@@ -94,6 +117,10 @@ void IncrementalDecoder::push(TokenId id, std::string& out) {
 }
 
 void IncrementalDecoder::flush(std::string& out) {
+  if (stream_) {
+    stream_->flush(out);
+    return;
+  }
   if (pending_size_ > pending_prompt_) {
     out += kReplacement;
   }

@@ -1,8 +1,10 @@
 #include "tokenizer/token_decoder.hpp"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
+#include "tokenizer/byte_level.hpp"
 #include "tokenizer/utf8_valid.hpp"
 
 namespace fairlead::tokenizer {
@@ -96,6 +98,49 @@ std::string TokenDecoder::decode(std::span<const std::string_view> tokens) const
 
 std::string TokenDecoder::decode_by_character(std::span<const std::string_view> tokens) const {
   return decode(tokens, ByteRuns::ByCharacter);
+}
+
+std::string TokenDecoder::token_bytes(std::string_view token) const {
+  const auto has = [&]<class Step>(std::type_identity<Step>) {
+    return std::ranges::any_of(
+        steps_, [](const DecoderStep& one) { return std::holds_alternative<Step>(one); });
+  };
+  if (has(std::type_identity<step::ByteFallback>())) {
+    if (const std::optional<char> byte = byte_token(token)) {
+      return std::string(1, *byte);
+    }
+  }
+  if (std::string bytes;
+      has(std::type_identity<step::ByteLevel>()) && append_byte_level_bytes(bytes, token)) {
+    return bytes;
+  }
+  if (shape_ == Shape::Spaces) {
+    std::string text(token);
+    if (space_ != nullptr) {
+      space_->replace_in(text, " ");
+    }
+    return text;
+  }
+  // What the token adds between two others that have nothing to do with it.
+  constexpr std::string_view kBefore = "\x02";
+  constexpr std::string_view kBehind = "\x03";
+  const auto between = [&](std::string_view middle) {
+    Stream stream(*this, std::span(&kBefore, 1));
+    std::string text;
+    for (const std::string_view one : {middle, kBehind}) {
+      if (!one.empty()) {
+        stream.push(one, text);
+      }
+    }
+    stream.flush(text);
+    return text;
+  };
+  std::string text = between(token);
+  const std::string behind = between({});
+  if (text.ends_with(behind)) {
+    text.resize(text.size() - behind.size());
+  }
+  return text;
 }
 
 TokenDecoder::Stream::Stream(const TokenDecoder& decoder,

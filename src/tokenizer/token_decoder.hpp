@@ -42,6 +42,9 @@ class TokenDecoder {
   /// The same but for `ByteRuns::ByCharacter`: what a `Stream` of the tokens gives all in all.
   std::string decode_by_character(std::span<const std::string_view> tokens) const;
 
+  /// The bytes that a token adds in the middle of a text; not always whole characters.
+  std::string token_bytes(std::string_view token) const;
+
  private:
   // The chains that nearly all tokenizers have, which a stream decodes without a pipeline.
   enum class Shape : std::uint8_t {

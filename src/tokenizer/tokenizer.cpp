@@ -8,11 +8,13 @@
 
 #include "base/json.hpp"
 #include "base/utf8.hpp"
-#include "tokenizer/byte_level.hpp"
 #include "tokenizer/normalization.hpp"
-#include "tokenizer/pre_tokenizer.hpp"
+#include "tokenizer/normalizer.hpp"
+#include "tokenizer/text_path.hpp"
+#include "tokenizer/token_decoder.hpp"
 #include "tokenizer/tokenizer_config.hpp"
 #include "tokenizer/tokenizer_json.hpp"
+#include "tokenizer/unicode.hpp"
 
 namespace fairlead::tokenizer {
 
@@ -49,22 +51,22 @@ Result<std::string> read_file(const std::filesystem::path& path) {
 }  // namespace
 
 struct Tokenizer::Parts {
-  bool nfc = false;
-  std::optional<BpeModel> model;
-  std::optional<PreTokenizer> pre_tokenizer;
+  Normalizer normalizer;
+  std::unique_ptr<const TextPath> path;
   AddedVocabulary added;
   AddedIds around;
   SpecialTokens special_tokens;
-  std::vector<std::uint8_t> flags;                       // by id
-  std::unordered_map<TokenId, std::string> added_bytes;  // what added tokens decode to
-  std::size_t longest_token = 0;                         // bytes of text in one token; 0: no limit
+  std::vector<std::uint8_t> flags;  // by id
+  std::unordered_map<TokenId, std::string>
+      added_bytes;                // what added tokens decode to by themselves
+  std::size_t longest_token = 0;  // bytes of text in one token; 0: no limit
 
   static Result<std::unique_ptr<const Parts>> create(std::string tokenizer_json,
                                                      std::string_view config_json);
   Result<> encode_text(std::string_view text, std::vector<TokenId>& out,
                        const std::stop_token& stop) const;
-  Result<> encode_normalized(std::string_view text, std::vector<TokenId>& out,
-                             const std::stop_token& stop) const;
+  Result<> encode_normalized(std::string_view text, std::size_t start_bytes,
+                             std::vector<TokenId>& out, const std::stop_token& stop) const;
   void index_ids();
   void find_longest_token();
 };
@@ -80,88 +82,93 @@ const std::string* SpecialTokens::find(std::string_view name) const {
 
 Result<std::unique_ptr<const Tokenizer::Parts>> Tokenizer::Parts::create(
     std::string tokenizer_json, std::string_view config_json) {
-  Result<TokenizerFile> file = read_tokenizer_json(std::move(tokenizer_json));
-  if (!file) {
-    return std::unexpected(file.error());
+  const Result<std::unique_ptr<const TokenizerFile>> read =
+      read_tokenizer_json(std::move(tokenizer_json));
+  if (!read) {
+    return std::unexpected(read.error());
   }
+  const TokenizerFile& file = **read;
   Result<TokenizerConfig> config = read_tokenizer_config(config_json);
   if (!config) {
     return std::unexpected(config.error());
   }
-  const Result<bool> nfc = read_normalizer(file->normalizer);
-  Result<PreTokenizer> pre_tokenizer = PreTokenizer::create(file->pre_tokenizer);
-  Result<AddedIds> around = read_post_processor(file->post_processor);
-  const Result<> decoder = check_decoder(file->decoder);
-  if (!nfc || !pre_tokenizer || !around || !decoder) {
-    return std::unexpected(!nfc             ? nfc.error()
-                           : !pre_tokenizer ? pre_tokenizer.error()
-                           : !around        ? around.error()
-                                            : decoder.error());
+  Result<Normalizer> normalizer = Normalizer::create(file.normalizer);
+  if (!normalizer) {
+    return std::unexpected(normalizer.error());
+  }
+  Result<AddedIds> around = read_post_processor(file.post_processor);
+  if (!around) {
+    return std::unexpected(around.error());
+  }
+  Result<std::unique_ptr<const TextPath>> path = make_text_path(file);
+  if (!path) {
+    return std::unexpected(path.error());
   }
   // Built now, so that no request waits for them.
   code_point_kinds();
   prepare_nfc();
   auto parts = std::make_unique<Parts>();
-  parts->nfc = *nfc;
-  parts->model = std::move(file->model);
-  parts->pre_tokenizer = std::move(*pre_tokenizer);
+  parts->normalizer = std::move(*normalizer);
+  parts->path = std::move(*path);
   parts->around = std::move(*around);
   parts->special_tokens = std::move(config->special_tokens);
 
-  const Vocabulary& vocabulary = parts->model->vocabulary();
-  parts->added.add(file->added_tokens, vocabulary);
+  const auto find = [&](std::string_view spelling) { return parts->path->find(spelling); };
+  parts->added.add(file.added_tokens, parts->path->size(), find);
   std::erase_if(config->added_specials, [&](const AddedToken& token) {
     return parts->added.find(token.content).has_value();
   });
-  parts->added.add(config->added_specials, vocabulary);
+  parts->added.add(config->added_specials, parts->path->size(), find);
+  Result<> normalized;
   parts->added.finish([&](const std::string& content) {
-    std::string normalized;
-    return parts->nfc && normalize_nfc(content, normalized) ? normalized : content;
+    std::string text = content;
+    if (Result<> applied = parts->normalizer.apply(text); !applied) {
+      normalized = applied;
+    }
+    return text;
   });
+  if (!normalized) {
+    return std::unexpected(normalized.error());
+  }
   parts->index_ids();
   parts->find_longest_token();
   return parts;
 }
 
 void Tokenizer::Parts::find_longest_token() {
-  if (!model->keeps_bytes() || !pre_tokenizer->keeps_text()) {
+  if ((!normalizer.empty() && !normalizer.nfc_only()) || path->longest_token() == 0) {
     return;
   }
-  std::size_t longest = 1;
+  std::size_t longest = path->longest_token();
   for (const auto& [id, entry] : added.tokens()) {
     if (entry.token.lstrip || entry.token.rstrip) {
       return;  // such a token takes any amount of white space
     }
     longest = std::max({longest, entry.token.content.size(), entry.text.size()});
   }
-  const Vocabulary& vocabulary = model->vocabulary();
-  for (std::size_t id = 0; id < vocabulary.id_limit(); ++id) {
-    longest = std::max(longest, vocabulary.bytes(static_cast<TokenId>(id)).size());
-  }
   longest_token = longest;
 }
 
 void Tokenizer::Parts::index_ids() {
-  const Vocabulary& vocabulary = model->vocabulary();
-  std::size_t limit = vocabulary.id_limit();
+  std::size_t limit = path->id_limit();
   for (const auto& [id, entry] : added.tokens()) {
     limit = std::max<std::size_t>(limit, std::size_t{id} + 1);
   }
   flags.assign(limit, 0);
-  for (std::size_t id = 0; id < vocabulary.id_limit(); ++id) {
-    flags[id] = vocabulary.contains(static_cast<TokenId>(id)) ? kKnown : 0;
+  for (std::size_t id = 0; id < path->id_limit(); ++id) {
+    flags[id] = path->contains(static_cast<TokenId>(id)) ? kKnown : 0;
   }
   for (const auto& [id, entry] : added.tokens()) {
     flags[id] = kKnown | kAdded | (added.is_special(entry.text) ? kSpecial : 0);
-    std::string bytes;
-    added_bytes[id] = append_byte_level_bytes(bytes, entry.text) ? bytes : entry.text;
+    added_bytes[id] = path->added_bytes(entry.text);
   }
 }
 
-Result<> Tokenizer::Parts::encode_normalized(std::string_view text, std::vector<TokenId>& out,
+Result<> Tokenizer::Parts::encode_normalized(std::string_view text, std::size_t start_bytes,
+                                             std::vector<TokenId>& out,
                                              const std::stop_token& stop) const {
   if (added.none_normalized()) {
-    return pre_tokenizer->encode(text, *model, out, stop);
+    return path->encode(text, start_bytes, out, stop);
   }
   std::vector<TextPart> pieces;
   added.split_normalized(text, pieces);
@@ -171,7 +178,8 @@ Result<> Tokenizer::Parts::encode_normalized(std::string_view text, std::vector<
       continue;
     }
     const std::string_view part = text.substr(piece.span.begin, piece.span.end - piece.span.begin);
-    if (Result<> done = pre_tokenizer->encode(part, *model, out, stop); !done) {
+    const std::size_t start = start_bytes - std::min(start_bytes, piece.span.begin);
+    if (Result<> done = path->encode(part, start, out, stop); !done) {
       return done;
     }
   }
@@ -189,10 +197,18 @@ Result<> Tokenizer::Parts::encode_text(std::string_view text, std::vector<TokenI
       continue;
     }
     std::string_view part = text.substr(piece.span.begin, piece.span.end - piece.span.begin);
-    if (nfc && normalize_nfc(part, normalized)) {
+    std::size_t start_bytes = 1;
+    if (normalizer.nfc_only()) {
+      part = normalize_nfc(part, normalized) ? std::string_view(normalized) : part;
+    } else if (!normalizer.empty()) {
+      normalized = part;
+      if (Result<> applied = normalizer.apply(normalized, start_bytes, stop); !applied) {
+        return applied;
+      }
       part = normalized;
     }
-    if (Result<> done = encode_normalized(part, out, stop); !done) {
+    start_bytes = piece.span.begin == 0 ? start_bytes : 0;
+    if (Result<> done = encode_normalized(part, start_bytes, out, stop); !done) {
       return done;
     }
   }
@@ -265,7 +281,7 @@ std::size_t Tokenizer::min_tokens(std::string_view text) const {
     return 0;
   }
   std::size_t bytes = text.size();
-  if (parts_->nfc) {
+  if (parts_->normalizer.nfc_only()) {
     // An ASCII character stays, or takes marks in: with them it becomes one byte longer for at most
     // four of theirs. Other characters shrink to no less than a quarter, alone or together.
     const auto ascii = static_cast<std::size_t>(
@@ -276,6 +292,16 @@ std::size_t Tokenizer::min_tokens(std::string_view text) const {
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
+  if (const TokenDecoder* const decoder = this->decoder()) {
+    std::vector<std::string_view> tokens;
+    tokens.reserve(ids.size());
+    for (const TokenId id : ids) {
+      if (is_known(id) && (!skip_special_tokens || !is_special(id))) {
+        tokens.push_back(decoder_token(id));
+      }
+    }
+    return decoder->decode(tokens);
+  }
   std::string bytes;
   for (const TokenId id : ids) {
     if (!skip_special_tokens || !is_special(id)) {
@@ -289,7 +315,7 @@ std::size_t Tokenizer::vocab_size() const { return parts_->flags.size(); }
 
 std::optional<TokenId> Tokenizer::token_to_id(std::string_view token) const {
   const std::optional<TokenId> id = parts_->added.find(token);
-  return id ? id : parts_->model->vocabulary().find_spelling(token);
+  return id ? id : parts_->path->find(token);
 }
 
 std::string_view Tokenizer::token_bytes(TokenId id) const {
@@ -299,14 +325,25 @@ std::string_view Tokenizer::token_bytes(TokenId id) const {
   if ((parts_->flags[id] & kAdded) != 0) {
     return parts_->added_bytes.find(id)->second;
   }
-  return parts_->model->vocabulary().bytes(id);
+  return parts_->path->bytes(id);
+}
+
+const TokenDecoder* Tokenizer::decoder() const { return parts_->path->decoder(); }
+
+std::string_view Tokenizer::decoder_token(TokenId id) const {
+  if (id >= parts_->flags.size() || !decoder()) {
+    return {};
+  }
+  if ((parts_->flags[id] & kAdded) != 0) {
+    return parts_->added.tokens().find(id)->second.text;
+  }
+  return parts_->path->decoder_token(id);
 }
 
 std::string Tokenizer::token_spelling(TokenId id) const {
   const auto& added = parts_->added.tokens();
   const auto found = added.find(id);
-  return found != added.end() ? found->second.token.content
-                              : parts_->model->vocabulary().spelling(id);
+  return found != added.end() ? found->second.token.content : parts_->path->spelling(id);
 }
 
 bool Tokenizer::is_special(TokenId id) const {

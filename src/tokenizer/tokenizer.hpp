@@ -16,6 +16,8 @@
 
 namespace fairlead::tokenizer {
 
+class TokenDecoder;
+
 /// A token's number.
 using TokenId = std::uint32_t;
 
@@ -67,6 +69,10 @@ class Tokenizer {
   /// The token as the model's files spell it, as `convert_ids_to_tokens` of transformers gives it:
   /// the reverse of `token_to_id`. Empty for unknown ids.
   std::string token_spelling(TokenId id) const;
+  /// How tokens become text; null when their bytes behind each other are the text.
+  const TokenDecoder* decoder() const;
+  /// The token as `decoder` takes it; empty for unknown ids, and for all without a decoder.
+  std::string_view decoder_token(TokenId id) const;
   /// True for tokens that `skip_special_tokens` leaves out.
   bool is_special(TokenId id) const;
   /// True when the id has a token.

@@ -171,7 +171,8 @@ TEST(Tokenizer, RefusesBrokenFilesWithTheReason) {
   };
   const std::string vocab = R"("vocab":{"a":0,"b":1,"ab":2})";
   const auto model = [](const std::string& members) {
-    return R"({"pre_tokenizer":{"type":"ByteLevel"},"decoder":{"type":"ByteLevel"},"model":{)" +
+    return R"({"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true},)"
+           R"("decoder":{"type":"ByteLevel"},"model":{)" +
            members + "}}";
   };
   const std::pair<std::string, std::string_view> cases[] = {
@@ -181,11 +182,10 @@ TEST(Tokenizer, RefusesBrokenFilesWithTheReason) {
       {"{}", "no model"},
       {good.json() + "x", "tokenizer.json"},
       {good.json().substr(0, good.json().size() / 2), "tokenizer.json"},
-      {with(&SmallModel::normalizer, R"({"type":"Lowercase"})"), "'Lowercase'"},
-      {with(&SmallModel::normalizer, R"({"type":"Sequence","normalizers":[{"type":"NFKC"}]})"),
-       "'NFKC'"},
-      {with(&SmallModel::decoder, "null"), "decoder"},
-      {with(&SmallModel::decoder, R"({"type":"WordPiece"})"), "'WordPiece'"},
+      {with(&SmallModel::normalizer, R"({"type":"Upper"})"), "Upper"},
+      {with(&SmallModel::normalizer, R"({"type":"Sequence","normalizers":[{"type":"NFX"}]})"),
+       "NFX"},
+      {with(&SmallModel::decoder, R"({"type":"WordPieces"})"), "WordPieces"},
       {with(&SmallModel::post_processor, R"({"type":"Odd"})"), "'Odd'"},
       {with(&SmallModel::post_processor, R"({"type":"TemplateProcessing","single":[]})"),
        "sequence A"},
@@ -196,10 +196,10 @@ TEST(Tokenizer, RefusesBrokenFilesWithTheReason) {
       {with(&SmallModel::added_tokens, R"([{"id":1}])"), "content"},
       {with(&SmallModel::added_tokens, "{}"), "added_tokens"},
       {with(&SmallModel::model_options, R"("dropout":0.1,)"), "dropout"},
-      {with(&SmallModel::model_options, R"("end_of_word_suffix":"</w>",)"), "end_of_word_suffix"},
+      {with(&SmallModel::model_options, R"("end_of_word_suffix":1,)"), "end_of_word_suffix"},
       {with(&SmallModel::model_options, R"("fuse_unk":1,)"), "fuse_unk"},
-      {model(R"("type":"Unigram","vocab":[])"), "\"Unigram\""},
-      {model(vocab), "without vocab and merges"},
+      {model(R"("type":"Trigram","vocab":[])"), "Trigram"},
+      {model(R"("type":"BPE",)" + vocab), "without vocab and merges"},
       {model(vocab + R"(,"merges":["a"])"), "not two tokens"},
       {model(vocab + R"(,"merges":["a b c"])"), "not two tokens"},
       {model(vocab + R"(,"merges":[["a"]])"), "less than two"},
