@@ -32,7 +32,8 @@ class Preparation {
   bool is_small(const net::http::Request& request) const;
   /// Does the work in this turn. The body may be gone then.
   template <class Work = decltype(&prepare)>
-  auto at_once(net::http::Request& request, observe::Endpoint endpoint, Work work = &prepare) {
+  auto at_once(net::http::Request& request, observe::Endpoint endpoint,
+               const Work& work = &prepare) {
     auto out = work(input_for(request, endpoint), request.body, reader_, std::stop_token());
     let_go(request.body);
     return out;
@@ -42,7 +43,7 @@ class Preparation {
   template <class Work = decltype(&prepare)>
   auto on_pool(net::http::Request& request, observe::Endpoint endpoint, Work work = &prepare) {
     const std::size_t size = request.body.size();
-    return service_.pool().run(size, [work, input = input_for(request, endpoint),
+    return service_.pool().run(size, [work = std::move(work), input = input_for(request, endpoint),
                                       text = std::move(request.body)](const std::stop_token& stop) {
       JsonReader reader;
       return work(input, text, reader, stop);
