@@ -23,6 +23,8 @@ using Ids = std::vector<engine::TokenId>;
 
 // So many tokens are written before bounds and the client's patience are looked at.
 constexpr std::size_t kStep = 4096;
+// Ids of one request: more than any context holds, and their text is made in one go.
+constexpr std::size_t kMaxIds = std::size_t{1} << 22;
 // Unknown fields that one error names.
 constexpr std::size_t kMaxNamed = 64;
 
@@ -201,7 +203,12 @@ Result<DetokenizeBody> parse_detokenize(JsonReader& reader, const std::string& b
       out.tokens.clear();
       given = type == JsonType::Array;
       if (given) {
-        reader.array([&](std::size_t index) { out.tokens.push_back(take_id(reader, index)); });
+        reader.array([&](std::size_t index) {
+          out.tokens.push_back(take_id(reader, index));
+          if (index == kMaxIds) {
+            reader.fail(invalid(key, fmt::format("has more than {} ids", kMaxIds)).error());
+          }
+        });
       } else {
         reader.fail(
             invalid(key, fmt::format("must be an array of token ids, not {}", type_name(type)))

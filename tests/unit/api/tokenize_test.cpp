@@ -119,6 +119,15 @@ TEST_F(TokenizeTest, TextsMayBeLongerThanTheContext) {
             answer("a b c d e f g h", "4"));
 }
 
+TEST_F(TokenizeTest, NoMoreIdsThanAnyContextHas) {
+  serve_demo();
+  std::string body = R"({"tokens":[1)";
+  for (std::size_t i = 1; i <= std::size_t{1} << 22; ++i) {
+    body += ",1";
+  }
+  expect_refused(kDetokenize, body + "]}", 400, "tokens");
+}
+
 TEST_F(TokenizeTest, WrongBodiesNameTheirField) {
   serve_demo();
   const std::vector<std::pair<std::string, std::string>> rows{
