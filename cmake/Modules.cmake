@@ -1,11 +1,12 @@
 # One static library per folder of src/, with the folders it may include (docs/architecture.md).
 # tools/check_includes.py checks the same table against the sources.
 
-set(FAIRLEAD_MODULES base observe net tokenizer jinja chat engine fleet kv routing serving api mock cli)
+set(FAIRLEAD_MODULES base observe net hub tokenizer jinja chat engine fleet kv routing serving api mock cli)
 
 set(base_DEPS PkgConfig::fmt PkgConfig::spdlog PkgConfig::simdjson PkgConfig::xxhash PkgConfig::yaml Threads::Threads)
 set(observe_DEPS fl_base)
 set(net_DEPS fl_base fl_observe Boost::headers PkgConfig::nghttp2 PkgConfig::zmq)
+set(hub_DEPS fl_base CURL::libcurl OpenSSL::Crypto)
 set(tokenizer_DEPS fl_base PkgConfig::oniguruma)
 set(jinja_DEPS fl_base)
 set(chat_DEPS fl_base fl_tokenizer fl_jinja)
@@ -16,7 +17,7 @@ set(routing_DEPS fl_base fl_observe fl_engine fl_kv fl_fleet)
 set(serving_DEPS fl_base fl_net fl_observe fl_tokenizer fl_chat fl_engine fl_fleet fl_kv fl_routing)
 set(api_DEPS fl_base fl_net fl_observe fl_tokenizer fl_chat fl_engine fl_fleet fl_kv fl_routing fl_serving)
 set(mock_DEPS fl_base fl_net fl_kv fl_proto)
-set(cli_DEPS fl_base fl_net fl_observe fl_tokenizer fl_jinja fl_chat fl_engine fl_fleet fl_kv fl_routing fl_serving fl_api fl_mock)
+set(cli_DEPS fl_base fl_net fl_observe fl_hub fl_tokenizer fl_jinja fl_chat fl_engine fl_fleet fl_kv fl_routing fl_serving fl_api fl_mock)
 
 # What the unit tests of a folder need beside it.
 set(kv_TEST_DEPS fl_mock)

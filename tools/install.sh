@@ -7,15 +7,15 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build_packages=(
-  ccache clang-19 cmake curl git libboost1.81-dev libcli11-dev libfmt-dev libmimalloc-dev
-  libnghttp2-dev libonig-dev libprotobuf-dev libsimdjson-dev libspdlog-dev libssl-dev libxxhash-dev
-  libyaml-dev libzmq3-dev lld-19 make mold ninja-build pkg-config protobuf-compiler
+  ccache clang-19 cmake curl git libboost1.81-dev libcli11-dev libcurl4-openssl-dev libfmt-dev
+  libmimalloc-dev libnghttp2-dev libonig-dev libprotobuf-dev libsimdjson-dev libspdlog-dev libssl-dev
+  libxxhash-dev libyaml-dev libzmq3-dev lld-19 make mold ninja-build pkg-config protobuf-compiler
   # The build configures the unit tests and benchmarks along with the program.
   libbenchmark-dev libgmock-dev libgtest-dev
 )
 test_packages=(
-  clang-format-19 clang-tidy-19 iproute2 libclang-rt-19-dev libclang1-19 llvm-19 python3
-  python3-venv
+  clang-format-19 clang-tidy-19 iproute2 libclang-rt-19-dev libclang1-19 llvm-19 openssl
+  python3 python3-venv
 )
 # Headers for the syntax check of the NEON paths.
 if [ "$(dpkg --print-architecture 2>/dev/null || true)" = amd64 ]; then

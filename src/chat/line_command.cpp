@@ -136,11 +136,10 @@ Result<std::shared_ptr<const ChatTemplate>> load_model(const std::string& path) 
   if (path.empty()) {
     return ChatTemplate::make({}, {});
   }
-  const auto folder = find_model_folder(path);
-  if (!folder) {
-    return std::unexpected(folder.error());
+  if (Result<> checked = check_model_folder(path); !checked) {
+    return std::unexpected(checked.error());
   }
-  auto loaded = ChatTemplate::load(*folder);
+  auto loaded = ChatTemplate::load(path);
   return loaded && *loaded == nullptr ? ChatTemplate::make({}, {}) : loaded;
 }
 

@@ -8,8 +8,7 @@ namespace fairlead::chat {
 
 /// Options of `fairlead render`.
 struct RenderOptions {
-  /// Model folder, or ORG/NAME in the Hugging Face cache, whose templates lines use that bring
-  /// none; may be empty.
+  /// Model folder whose templates lines use that bring none; may be empty.
   std::string model;
 };
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -21,77 +20,6 @@ constexpr std::uintmax_t kMaxConfigBytes = 64 * 1024 * 1024;
 
 std::unexpected<Error> wrong(std::string message) {
   return fail(ErrorCode::InvalidRequest, std::move(message));
-}
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-// Hugging Face's order: HF_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub, ~/.cache/….
-fs::path hub_cache() {
-  if (const std::string cache = environment("HF_HUB_CACHE"); !cache.empty()) {
-    return cache;
-  }
-  if (const std::string home = environment("HF_HOME"); !home.empty()) {
-    return fs::path(home) / "hub";
-  }
-  if (const std::string xdg = environment("XDG_CACHE_HOME"); !xdg.empty()) {
-    return fs::path(xdg) / "huggingface" / "hub";
-  }
-  return fs::path(environment("HOME")) / ".cache" / "huggingface" / "hub";
-}
-
-// NAME or ORG/NAME, as the hub allows them.
-bool is_hub_name(std::string_view path) {
-  const std::size_t slash = path.find('/');
-  return !path.empty() && slash != 0 && slash != path.size() - 1 &&
-         (slash == std::string_view::npos || path.find('/', slash + 1) == std::string_view::npos) &&
-         path.front() != '.' && path.find("..") == std::string_view::npos;
-}
-
-// Empty when it is no file; a pipe must not block.
-std::string first_line(const fs::path& file) {
-  std::error_code error;
-  if (!fs::is_regular_file(file, error)) {
-    return {};
-  }
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) {
-    line.pop_back();
-  }
-  return line;
-}
-
-Result<fs::path> find_in_cache(const std::string& name) {
-  const fs::path cache = hub_cache();
-  std::string folder = "models--" + name;
-  if (const std::size_t slash = folder.find('/'); slash != std::string::npos) {
-    folder.replace(slash, 1, "--");
-  }
-  const fs::path repository = cache / folder;
-  std::error_code error;
-  if (!fs::is_directory(repository, error)) {
-    return wrong(fmt::format("no model `{}`: neither a folder nor in the Hugging Face cache {}",
-                             name, cache.string()));
-  }
-  const std::string revision = first_line(repository / "refs" / "main");
-  fs::path snapshot = repository / "snapshots" / revision;
-  if (!revision.empty() && fs::is_directory(snapshot, error)) {
-    return snapshot;
-  }
-  // A cache filled for one revision has no refs: a single snapshot is unambiguous.
-  std::vector<fs::path> snapshots;
-  for (const auto& entry : fs::directory_iterator(repository / "snapshots", error)) {
-    snapshots.push_back(entry.path());
-  }
-  if (snapshots.size() == 1) {
-    return snapshots.front();
-  }
-  return wrong(
-      fmt::format("the Hugging Face cache has `{}` but refs/main names no snapshot of it", name));
 }
 
 // A JSON object from a file; null when the file is not there and may be missing.
@@ -188,50 +116,47 @@ Result<json::Value> read_generation_config(const fs::path& folder, const std::st
 
 }  // namespace
 
-Result<fs::path> find_model_folder(const std::string& path) {
+Result<> check_model_folder(const fs::path& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
-    return fs::path(path);
+    return {};
   }
   if (fs::exists(path, error)) {
-    return wrong(fmt::format("model path `{}` is not a folder", path));
+    return wrong(fmt::format("model path `{}` is not a folder", path.string()));
   }
-  if (is_hub_name(path)) {
-    return find_in_cache(path);
-  }
-  return wrong(fmt::format("model folder `{}` does not exist", path));
+  return wrong(fmt::format("model folder `{}` does not exist", path.string()));
 }
 
 Result<ModelAssets> load_model_assets(const ModelAssetsOptions& options) {
-  const auto folder = find_model_folder(options.path);
-  if (!folder) {
-    return std::unexpected(folder.error());
+  if (Result<> checked = check_model_folder(options.path); !checked) {
+    return std::unexpected(checked.error());
   }
+  const fs::path folder = options.path;
   std::error_code error;
-  if (!fs::exists(*folder / "tokenizer.json", error)) {
-    return wrong(fmt::format("{} has no tokenizer.json", folder->string()));
+  if (!fs::exists(folder / "tokenizer.json", error)) {
+    return wrong(fmt::format("{} has no tokenizer.json", folder.string()));
   }
-  const auto config = read_object(*folder / "config.json", false);
+  const auto config = read_object(folder / "config.json", false);
   if (!config) {
     return std::unexpected(config.error());
   }
   // The ends of generation count even when its sampling values are not wanted.
-  const auto model_generation = read_object(*folder / "generation_config.json", false);
+  const auto model_generation = read_object(folder / "generation_config.json", false);
   if (!model_generation) {
     return std::unexpected(model_generation.error());
   }
-  const auto generation = read_generation_config(*folder, options.generation_config);
+  const auto generation = read_generation_config(folder, options.generation_config);
   if (!generation) {
     return fail(generation.error().code, generation.error().message, "generation_config");
   }
-  auto tokenizer = tokenizer::Tokenizer::load(*folder);
+  auto tokenizer = tokenizer::Tokenizer::load(folder);
   if (!tokenizer) {
     return std::unexpected(tokenizer.error());
   }
   ModelAssets assets;
-  assets.folder = folder->string();
+  assets.folder = folder.string();
   assets.tokenizer = std::move(*tokenizer);
-  auto chat_template = ChatTemplate::load(*folder);
+  auto chat_template = ChatTemplate::load(folder);
   if (!chat_template) {
     return std::unexpected(chat_template.error());
   }

@@ -47,13 +47,12 @@ struct ModelAssets {
 
 /// Where the files come from.
 struct ModelAssetsOptions {
-  std::string path;  ///< A folder, or ORG/NAME in the local Hugging Face cache.
+  std::string path;                        ///< A folder.
   std::string generation_config = "auto";  ///< `auto` (the model's folder), `none`, or a folder.
 };
 
-/// The folder that a model path means: the folder of that name, else the snapshot of a model in the
-/// local Hugging Face cache (`$HF_HUB_CACHE`, `$HF_HOME/hub`, `~/.cache/huggingface/hub`).
-Result<std::filesystem::path> find_model_folder(const std::string& path);
+/// Refuses what is no folder.
+Result<> check_model_folder(const std::filesystem::path& path);
 
 /// Loads a model's files. Errors name the file and the reason. Slow (tens of milliseconds and
 /// more): not for reactors.

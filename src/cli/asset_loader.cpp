@@ -26,6 +26,7 @@ AssetLoader::AssetLoader(net::Reactor& control, ModelPaths paths, Load load, OnA
 
 AssetLoader::~AssetLoader() {
   *alive_ = false;
+  stop_.request_stop();
   if (thread_.joinable()) {
     thread_.join();
   }
@@ -47,6 +48,7 @@ void AssetLoader::update(const fleet::Fleet& fleet) {
                   : !model->source_path.empty() ? model->source_path
                   : !paths_.common.empty()      ? paths_.common
                                                 : model->model_id;
+    wanted.download = named == paths_.named.end() && !model->source_path.empty();
     if (!model->default_sampling.is_null()) {
       wanted.sampling = json::dump(model->default_sampling);
     }
@@ -101,12 +103,13 @@ void AssetLoader::load_next() {
       if (thread_.joinable()) {
         thread_.join();  // it has posted its result: it is at its end
       }
-      thread_ = std::thread([this, model, source = entry.wanted] {
-        control_.post([this, alive = alive_, model, source, loaded = load_(source)]() mutable {
-          if (*alive) {
-            on_loaded(model, source, std::move(loaded));
-          }
-        });
+      thread_ = std::thread([this, model, source = entry.wanted, stop = stop_.get_token()] {
+        control_.post(
+            [this, alive = alive_, model, source, loaded = load_(source, stop)]() mutable {
+              if (*alive) {
+                on_loaded(model, source, std::move(loaded));
+              }
+            });
       });
     }
   }
@@ -124,8 +127,9 @@ void AssetLoader::on_loaded(const std::string& model, const AssetSource& source,
     entry->second.failed = true;
     retry_.arm(kRetry);
     log::error(
-        "the files of model `{}`, to be found at `{}`, cannot be loaded: {}; name their folder "
-        "with --model-path {}=DIR, or as `source_path` in the model's cards",
+        "the files of model `{}`, to be found at `{}`, cannot be loaded: {}; name their folder, or "
+        "the hub's name for them, with --model-path {}=DIR, or as `source_path` in the model's "
+        "cards",
         model, source.path, loaded.error().message, model);
   }
   load_next();

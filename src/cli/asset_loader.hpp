@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -18,6 +19,8 @@ namespace fairlead::cli {
 struct AssetSource {
   std::string path;      ///< Folder or hub id.
   std::string sampling;  ///< The cards' sampling defaults as JSON; empty for none.
+  /// Whether it may be downloaded: what a person wrote, not what an engine says.
+  bool download = false;
 
   bool operator==(const AssetSource& other) const = default;
 };
@@ -32,8 +35,9 @@ struct ModelPaths {
 /// Models that share their files share what is loaded. Belongs to the control reactor.
 class AssetLoader {
  public:
-  /// Loads; called in the loader's thread.
-  using Load = std::function<Result<chat::ModelAssets>(const AssetSource& source)>;
+  /// Loads; called in the loader's thread. The token says that nobody wants it any more.
+  using Load = std::function<Result<chat::ModelAssets>(const AssetSource& source,
+                                                       const std::stop_token& stop)>;
   /// Receives a model's assets, or null when the model is gone; in the control reactor, also
   /// inside `update`.
   using OnAssets = std::function<void(const std::string& model,
@@ -41,7 +45,7 @@ class AssetLoader {
 
   /// `control` outlives it.
   AssetLoader(net::Reactor& control, ModelPaths paths, Load load, OnAssets on_assets);
-  /// Waits for the files that are being read.
+  /// Ends a download and waits for the files that are being read.
   ~AssetLoader();
   AssetLoader(const AssetLoader&) = delete;
   AssetLoader& operator=(const AssetLoader&) = delete;
@@ -76,6 +80,7 @@ class AssetLoader {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   Entries entries_;  // by model
   bool loading_ = false;
+  std::stop_source stop_;
   std::thread thread_;
   net::Timer retry_;
 };

@@ -15,6 +15,7 @@
 #include "cli/process.hpp"
 #include "cli/sampling_defaults.hpp"
 #include "fleet/discovery/file_source.hpp"
+#include "hub/hub.hpp"
 
 namespace fairlead::cli {
 namespace {
@@ -43,9 +44,14 @@ int client_fd_limit() {
 }
 
 /// The files' sampling values, under those of the cards, under those of the flag.
-Result<chat::ModelAssets> load(const ServeOptions& options, const AssetSource& source) {
+Result<chat::ModelAssets> load(const ServeOptions& options, const AssetSource& source,
+                               const std::stop_token& stop) {
+  const auto folder = hub::resolve_model(source.path, {.download = source.download, .stop = stop});
+  if (!folder) {
+    return std::unexpected(folder.error());
+  }
   Result<chat::ModelAssets> assets = chat::load_model_assets(
-      {.path = source.path, .generation_config = options.generation_config});
+      {.path = folder->string(), .generation_config = options.generation_config});
   if (!assets) {
     return assets;
   }
@@ -101,7 +107,7 @@ Result<std::unique_ptr<Frontend>> Frontend::start(
   std::shared_ptr<const chat::ModelAssets> common;
   if (!assets && !checked.model_paths.common.empty()) {
     Result<chat::ModelAssets> loaded =
-        load(checked, {.path = checked.model_paths.common, .sampling = {}});
+        load(checked, {.path = checked.model_paths.common, .sampling = {}}, {});
     if (!loaded) {
       const std::string& origin = loaded.error().param == "generation_config"
                                       ? checked.generation_config_origin
@@ -235,7 +241,9 @@ void Frontend::start_fleet() {
 void Frontend::start_loader(std::shared_ptr<const chat::ModelAssets> common) {
   loader_ = std::make_unique<AssetLoader>(
       control_, options_.model_paths,
-      [this](const AssetSource& source) { return load(options_, source); },
+      [this](const AssetSource& source, const std::stop_token& stop) {
+        return load(options_, source, stop);
+      },
       [this](const std::string& model, const std::shared_ptr<const chat::ModelAssets>& assets) {
         set_assets(model, assets);
       });

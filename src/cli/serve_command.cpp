@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/log.hpp"
 #include "cli/command.hpp"
@@ -15,6 +16,7 @@
 #include "cli/serve_options.hpp"
 #include "cli/tables.hpp"
 #include "cli/version.hpp"
+#include "hub/hub.hpp"
 #include "net/reactor.hpp"
 
 namespace fairlead::cli {
@@ -28,9 +30,37 @@ void warn_unsupported_variables() {
   }
 }
 
+/// Finds the models that the hub has, and downloads what is not here. Nothing is served yet, so a
+/// signal ends the process at once.
+Result<> resolve_model_paths(ServeOptions& options) {
+  std::vector<std::string*> paths;
+  for (auto& [name, path] : options.model_paths.named) {
+    paths.push_back(&path);
+  }
+  paths.push_back(&options.model_paths.common);
+  std::erase_if(paths, [](const std::string* path) { return !hub::is_hub_name(*path); });
+  if (paths.empty()) {
+    return {};
+  }
+  end_at_signal(kExitDone);
+  for (std::string* path : paths) {
+    const auto folder = hub::resolve_model(*path);
+    if (!folder) {
+      return fail(folder.error().code,
+                  fmt::format("{}: {}", options.model_path_origin, folder.error().message));
+    }
+    *path = folder->string();
+  }
+  prepare_signals();
+  return {};
+}
+
 /// Serves until the second signal or the end of the drain that the first began. `hurried`: there
 /// was a second one.
 std::optional<Error> serve(ServeOptions options, bool& hurried) {
+  if (Result<> resolved = resolve_model_paths(options); !resolved) {
+    return resolved.error();
+  }
   net::Reactor control("control");
   Result<std::unique_ptr<Frontend>> frontend = Frontend::start(control, std::move(options));
   if (!frontend) {

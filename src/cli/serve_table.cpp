@@ -274,8 +274,9 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      .kind = Texts,
      .value_name = "[MODEL=]DIR",
      .help =
-         "Folder or hub id of the tokenizer, template and configuration of one model, or of all "
-         "whose cards name none; repeatable. By default what the engines report",
+         "Folder, or hub name ORG/NAME[@REVISION], of the tokenizer, template and configuration of "
+         "one model, or of all whose cards name none; repeatable. By default what the engines "
+         "report",
      .section = kModel},
     {.name = "model-name",
      .value_name = "NAME",

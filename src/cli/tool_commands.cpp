@@ -9,6 +9,7 @@
 #include "cli/engine_list.hpp"
 #include "fleet/engine_address.hpp"
 #include "fleet/probe_command.hpp"
+#include "hub/hub.hpp"
 #include "tokenizer/line_command.hpp"
 
 namespace fairlead::cli {
@@ -41,14 +42,26 @@ int run_tokenize(const Settings& settings) {
   if (settings.text("model").empty()) {
     return report("tokenize", {ErrorCode::InvalidRequest, "--model PATH is required", {}});
   }
+  const auto model = hub::resolve_model(settings.text("model"));
+  if (!model) {
+    return report("tokenize", model.error());
+  }
   std::ios::sync_with_stdio(false);
-  return tokenizer::run_tokenize(
-      std::cin, std::cout, {.model = settings.text("model"), .decode = settings.flag("decode")});
+  return tokenizer::run_tokenize(std::cin, std::cout,
+                                 {.model = *model, .decode = settings.flag("decode")});
 }
 
 int run_render(const Settings& settings) {
+  std::string folder;
+  if (const std::string model = settings.text("model"); !model.empty()) {
+    const auto found = hub::resolve_model(model);
+    if (!found) {
+      return report("render", found.error());
+    }
+    folder = found->string();
+  }
   std::ios::sync_with_stdio(false);
-  return chat::run_render(std::cin, std::cout, {.model = settings.text("model")});
+  return chat::run_render(std::cin, std::cout, {.model = folder});
 }
 
 }  // namespace fairlead::cli

@@ -48,7 +48,7 @@ constexpr auto kProbe = std::to_array<OptionSpec>({
 constexpr auto kTokenize = std::to_array<OptionSpec>({
     {.name = "model",
      .value_name = "PATH",
-     .help = "Model folder, or one tokenizer file",
+     .help = "Model folder, one tokenizer file, or a hub name, ORG/NAME[@REVISION]",
      .dyn_name = "-"},
     {.name = "decode", .kind = Bool, .help = "Lines hold ids; answer with text", .dyn_name = "-"},
 });
@@ -56,7 +56,7 @@ constexpr auto kTokenize = std::to_array<OptionSpec>({
 constexpr auto kRender = std::to_array<OptionSpec>({
     {.name = "model",
      .value_name = "PATH",
-     .help = "Model folder whose template is used when a line brings none",
+     .help = "Model folder or hub name whose template is used when a line brings none",
      .dyn_name = "-"},
 });
 

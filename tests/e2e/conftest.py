@@ -13,6 +13,8 @@ from fairlead.pairs import TOKEN_ROUTE
 
 # Everything under test listens on the loopback; a proxy of the machine must not see it.
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost,::1"
+# No test asks the real hub for a model, whatever engines and cards name.
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 TESTS = Path(__file__).resolve().parents[1]
 

@@ -1,9 +1,6 @@
 #include "chat/model_files.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-
-#include <cstdlib>
 
 #include "chat/chat_template.hpp"
 #include "chat/model_folder.hpp"
@@ -127,64 +124,13 @@ TEST(ModelFiles, ErrorsNameTheFileAndTheReason) {
   EXPECT_NE(error_of({path}).find("chat_template.json has no `chat_template`"), std::string::npos);
 }
 
-// Sets an environment variable for one test.
-class Environment {
- public:
-  Environment(const char* name, const std::string& value) : name_(name) {
-    if (const char* old = std::getenv(name)) {
-      old_ = old;
-    }
-    setenv(name, value.c_str(), 1);
-  }
-  ~Environment() {
-    if (old_) {
-      setenv(name_, old_->c_str(), 1);
-    } else {
-      unsetenv(name_);
-    }
-  }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> old_;
-};
-
-TEST(ModelFiles, NamesAreLookedUpInTheHuggingFaceCache) {
-  ModelFolder cache;
-  const std::string snapshot = "models--org--name/snapshots/abc/";
-  cache.write_tokenizer(snapshot + "tokenizer.json")
-      .write_tokenizer("models--org--name/snapshots/old/tokenizer.json")
-      .write("models--org--name/refs/main", "abc\n")
-      .write_tokenizer("models--plain/snapshots/only/tokenizer.json")
-      .write_tokenizer("models--org--torn/snapshots/a/tokenizer.json")
-      .write_tokenizer("models--org--torn/snapshots/b/tokenizer.json");
-  const Environment environment("HF_HUB_CACHE", cache.path().string());
-  const auto folder = find_model_folder("org/name");
-  ASSERT_TRUE(folder) << folder.error().message;
-  EXPECT_EQ(*folder, cache.path() / "models--org--name/snapshots/abc");
-  EXPECT_EQ(find_model_folder("plain").value(), cache.path() / "models--plain/snapshots/only");
-  EXPECT_NE(error_of({"org/torn"}).find("refs/main names no snapshot"), std::string::npos);
-  cache.write_tokenizer("models--org--piped/snapshots/only/tokenizer.json")
-      .write("models--org--piped/refs/other", "only\n");
-  ASSERT_EQ(mkfifo((cache.path() / "models--org--piped/refs/main").c_str(), 0600), 0);
-  EXPECT_EQ(find_model_folder("org/piped").value(),
-            cache.path() / "models--org--piped/snapshots/only");
-  EXPECT_EQ(error_of({"org/absent"}),
-            "no model `org/absent`: neither a folder nor in the Hugging Face cache " +
-                cache.path().string());
+TEST(ModelFiles, OnlyFoldersAreTaken) {
+  ModelFolder folder;
+  folder.write("file", "x");
+  EXPECT_NE(error_of({(folder.path() / "file").string()}).find("is not a folder"),
+            std::string::npos);
   EXPECT_NE(error_of({"../x"}).find("does not exist"), std::string::npos);
   EXPECT_NE(error_of({""}).find("does not exist"), std::string::npos);
-}
-
-TEST(ModelFiles, TheCacheFollowsHfHome) {
-  ModelFolder home;
-  home.write_tokenizer("hub/models--org--name/snapshots/x/tokenizer.json");
-  const Environment cache("HF_HUB_CACHE", "");
-  const Environment environment("HF_HOME", home.path().string());
-  EXPECT_EQ(find_model_folder("org/name").value(),
-            home.path() / "hub/models--org--name/snapshots/x");
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ class AssetLoaderTest : public ::testing::Test {
   void start(const std::string& common = {}, std::map<std::string, std::string> named = {}) {
     loader = std::make_unique<AssetLoader>(
         reactor, ModelPaths{.common = common, .named = std::move(named)},
-        [this](const AssetSource& source) { return load(source); },
+        [this](const AssetSource& source, const std::stop_token&) { return load(source); },
         [this](const std::string& model, const std::shared_ptr<const chat::ModelAssets>& assets) {
           given[model] = assets ? assets->folder : "none";
           shared[model] = assets;
@@ -143,9 +143,10 @@ TEST_F(AssetLoaderTest, AFailureConcernsItsModelOnly) {
   ::testing::internal::CaptureStderr();
   update({{"a", "bad"}, {"b", "/m"}});
   ASSERT_TRUE(wait({{"b", "/m"}}));
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("the files of model `a`, to be found at `bad`, cannot be loaded: no such "
-                        "folder; name their folder with --model-path a=DIR"));
+  EXPECT_THAT(
+      ::testing::internal::GetCapturedStderr(),
+      HasSubstr("the files of model `a`, to be found at `bad`, cannot be loaded: no such "
+                "folder; name their folder, or the hub's name for them, with --model-path a=DIR"));
   update({{"a", "bad"}, {"b", "/m"}, {"c", "/n"}});
   ASSERT_TRUE(wait({{"b", "/m"}, {"c", "/n"}}));
   EXPECT_THAT(loads(), ElementsAre("bad", "/m", "/n")) << "not tried again at every change";
