@@ -53,7 +53,7 @@ int run_tokenize(const Settings& settings) {
 
 int run_render(const Settings& settings) {
   std::string folder;
-  if (const std::string model = settings.text("model"); !model.empty()) {
+  if (const std::string& model = settings.text("model"); !model.empty()) {
     const auto found = hub::resolve_model(model);
     if (!found) {
       return report("render", found.error());

@@ -54,7 +54,7 @@ class Reader {
   const Variables& variables_;
 };
 
-std::string trimmed(std::string text) {
+std::string trimmed(const std::string& text) {
   constexpr std::string_view kSpace = " \t\r\n";
   const std::size_t begin = text.find_first_not_of(kSpace);
   if (begin == std::string::npos) {
@@ -72,7 +72,7 @@ std::string read_token(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));
-  return trimmed(std::move(text));
+  return trimmed(text);
 }
 
 fs::path home_of(const Reader& reader) {

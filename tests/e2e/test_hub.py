@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import filelock
@@ -109,6 +110,17 @@ def cut(count):
         answer.bytes(data[start:start + count])
         answer.cut()
     return fault
+
+
+def drip(answer):
+    """Sends the tokenizer a byte at a time until the hub is released."""
+    data = TEXT[LARGE]
+    answer.head(200, {"Content-Length": len(data)})
+    sent = 0
+    while sent < len(data) // 2 and not answer.hub.released.wait(0.01):
+        answer.bytes(data[sent:sent + 1])
+        sent += 1
+    answer.bytes(data[sent:])
 
 
 def instead(data, headers=None):
@@ -264,6 +276,16 @@ def test_a_broken_connection_is_resumed(tokenize, hub, model):
     ranges = [r.headers.get("range") for r in hub.store.asked("GET")]
     assert ranges == [None, "bytes=1000-", "bytes=3000-"]
     assert "trying again" in done.stderr
+
+
+def test_progress_is_told_now_and_then(launcher, env, hub):
+    hub.store.fault("GET", blob_path(hub), drip)
+    begin = time.monotonic()
+    process = launcher.start("tokenize", "--model", NAME, env=env)
+    process.wait_log("downloading `org/name`: tokenizer.json, 0.0 of [0-9.]+ MiB", timeout=20)
+    hub.store.released.set()
+    assert process.wait_exit(30) == 0
+    assert process.log_text().count("tokenizer.json, ") <= (time.monotonic() - begin) / 3
 
 
 def test_another_process_resumes(launcher, tokenize, env, hub, model):
