@@ -218,9 +218,10 @@ class MockEngine::Impl {
   }
 
   // A core for each rank. The ranks of SGLang publish at consecutive ports, also where the system
-  // chooses the first one: it may take some tries until all of them are free.
+  // chooses the first one: it may take many tries until all of them are free, since connections
+  // of a busy machine hold most of the ports.
   Result<> make_cores() {
-    constexpr int kTries = 20;
+    constexpr int kTries = 500;
     const MockOptions& options = state_.options;
     for (int i = 0;; ++i) {
       Result<> made;
