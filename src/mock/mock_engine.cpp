@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <random>
 #include <utility>
 
 #include "base/json.hpp"
@@ -74,6 +75,16 @@ Result<std::string> rank_endpoint(const std::string& host_port, std::uint32_t ra
   }
   const std::uint32_t port = place->second == 0 ? 0 : place->second + rank;
   return fmt::format("tcp://{}:{}", place->first, port);
+}
+
+// `HOST:0` with a random port instead, among those that systems do not give to connections.
+std::string with_random_port(const std::string& host_port, std::random_device& random) {
+  if (!host_port.ends_with(":0")) {
+    return host_port;
+  }
+  std::uniform_int_distribution<int> ports(10'000, 32'000);
+  return fmt::format("{}{}", std::string_view(host_port).substr(0, host_port.size() - 1),
+                     ports(random));
 }
 
 TimingModel timing_of(const MockOptions& options) {
@@ -217,33 +228,31 @@ class MockEngine::Impl {
     return addresses;
   }
 
-  // A core for each rank. The ranks of SGLang publish at consecutive ports, also where the system
-  // chooses the first one: it may take many tries until all of them are free, since connections
-  // of a busy machine hold most of the ports.
+  // A core for each rank. The ranks of SGLang publish at consecutive ports, also where none is
+  // named: then they are sought where connections do not take them.
   Result<> make_cores() {
-    constexpr int kTries = 500;
+    constexpr int kTries = 50;
     const MockOptions& options = state_.options;
+    std::random_device random;
     for (int i = 0;; ++i) {
-      Result<> made;
       std::string events = options.kv_events;
       std::string replay = options.kv_replay;
+      if (seeks_ports()) {
+        events = with_random_port(events, random);
+        replay = with_random_port(replay, random);
+      }
+      Result<> made;
       for (std::uint32_t rank = 0; rank < options.data_parallel_size && made; ++rank) {
         made = make_core(rank, events, replay);
-        if (made && rank == 0 && options.interface == Interface::Sglang) {
-          if (const KvPublisher* publisher = state_.cores[0]->publisher()) {
-            events = strip_scheme(publisher->endpoint());
-            replay = strip_scheme(publisher->replay_endpoint());
-          }
-        }
       }
-      if (made || i + 1 == kTries || !chooses_ports()) {
+      if (made || i + 1 == kTries || !seeks_ports()) {
         return made;
       }
       state_.cores.clear();
     }
   }
 
-  bool chooses_ports() const {
+  bool seeks_ports() const {
     const MockOptions& options = state_.options;
     return options.interface == Interface::Sglang && options.data_parallel_size > 1 &&
            (options.kv_events.ends_with(":0") || options.kv_replay.ends_with(":0"));
