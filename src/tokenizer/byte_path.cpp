@@ -89,32 +89,17 @@ Result<BpeModel> read_byte_model(const ModelSource& source, CharBpeOptions optio
   return model;
 }
 
-// Whether a decoder is `ByteLevel` alone, or the only one of a Sequence.
+// Whether a decoder is `ByteLevel` and nothing else.
 bool is_byte_level_decoder(const json::Value& config) {
-  const ComponentConfig decoder("decoder", config);
-  if (decoder.type() != "Sequence") {
-    return decoder.type() == "ByteLevel";
-  }
-  const Result<const json::Array*> steps = decoder.array("decoders");
-  return steps && (*steps)->size() == 1 &&
-         ComponentConfig("decoder", (*steps)->front()).type() == "ByteLevel";
-}
-
-// Whether a pre-tokenizer is what `PreTokenizer` can do: `ByteLevel` behind any `Split` and
-// `Digits`.
-bool is_byte_level_pre_tokenizer(const json::Value& config) {
-  const ComponentConfig whole("pre_tokenizer", config);
-  if (whole.type() != "Sequence") {
-    return whole.type() == "ByteLevel";
-  }
-  const Result<const json::Array*> steps = whole.array("pretokenizers");
-  const auto type_of = [](const json::Value& step) {
-    return ComponentConfig("pre_tokenizer", step).type();
-  };
-  return steps && !(*steps)->empty() && type_of((*steps)->back()) == "ByteLevel" &&
-         std::all_of((*steps)->begin(), (*steps)->end() - 1, [&](const json::Value& step) {
-           return type_of(step) == "Split" || type_of(step) == "Digits";
-         });
+  std::size_t steps = 0;
+  bool byte_level = false;
+  const Result<> walked =
+      each_step("decoder", "decoders", config, [&](const ComponentConfig& step) {
+        ++steps;
+        byte_level = step.type() == "ByteLevel";
+        return Result<>();
+      });
+  return walked && steps == 1 && byte_level;
 }
 
 }  // namespace
@@ -122,7 +107,7 @@ bool is_byte_level_pre_tokenizer(const json::Value& config) {
 bool is_byte_level_bpe(const TokenizerFile& file) {
   const Result<ModelKind> kind = model_kind(file.model);
   if (!kind || *kind != ModelKind::Bpe || !is_byte_level_decoder(file.decoder) ||
-      !is_byte_level_pre_tokenizer(file.pre_tokenizer)) {
+      !PreTokenizer::can_do(file.pre_tokenizer)) {
     return false;
   }
   const Result<CharBpeOptions> options = read_bpe_options(file.model.options);

@@ -98,4 +98,28 @@ Error ComponentConfig::wrap(Error error) const {
   return error;
 }
 
+Result<> each_step(std::string_view part, std::string_view list, const json::Value& component,
+                   const std::function<Result<>(const ComponentConfig&)>& add, int depth) {
+  if (component.is_null()) {
+    return {};
+  }
+  const ComponentConfig config(part, component);
+  if (config.type() != "Sequence") {
+    return add(config);
+  }
+  const Result<const json::Array*> steps = config.array(list);
+  if (!steps) {
+    return std::unexpected(steps.error());
+  }
+  if (depth == kMaxSequenceDepth) {
+    return config.unsupported("nested this deep");
+  }
+  for (const json::Value& step : **steps) {
+    if (Result<> added = each_step(part, list, step, add, depth + 1); !added) {
+      return added;
+    }
+  }
+  return {};
+}
+
 }  // namespace fairlead::tokenizer

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -76,5 +77,10 @@ class ComponentConfig {
   const json::Value& config_;
   std::string_view type_;
 };
+
+/// Calls `add` for a component, or for each step of a `Sequence`, which are its member `list`, and
+/// of Sequences in it, in order; for nothing when it is null. Ends at the first failure.
+Result<> each_step(std::string_view part, std::string_view list, const json::Value& component,
+                   const std::function<Result<>(const ComponentConfig&)>& add, int depth = 0);
 
 }  // namespace fairlead::tokenizer

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iterator>
-
 #include <optional>
 #include <string>
 #include <utility>
@@ -111,19 +110,10 @@ Result<> add_metaspace(const ComponentConfig& config, Steps& steps) {
   return {};
 }
 
-Result<SplitBehavior> behavior(const ComponentConfig& config) {
-  const Result<std::string_view> name = config.string("behavior");
-  if (!name) {
-    return std::unexpected(name.error());
-  }
-  const std::optional<SplitBehavior> result = split_behavior(*name);
-  return result ? Result<SplitBehavior>(*result)
-                : config.bad(fmt::format("behavior '{}' is unknown", *name));
-}
-
 Result<> add_punctuation(const ComponentConfig& config, Steps& steps) {
-  const Result<SplitBehavior> how =
-      config.has("behavior") ? behavior(config) : Result<SplitBehavior>(SplitBehavior::Isolated);
+  const Result<SplitBehavior> how = config.has("behavior")
+                                        ? read_behavior(config)
+                                        : Result<SplitBehavior>(SplitBehavior::Isolated);
   if (!how) {
     return std::unexpected(how.error());
   }
@@ -132,19 +122,9 @@ Result<> add_punctuation(const ComponentConfig& config, Steps& steps) {
 }
 
 Result<> add_split(const ComponentConfig& config, Steps& steps) {
-  const Result<SplitBehavior> how = behavior(config);
-  const Result<bool> invert = config.flag("invert");
-  const Result<ComponentConfig::Pattern> pattern = config.pattern();
-  if (!how || !invert) {
-    return std::unexpected(!how ? how.error() : invert.error());
-  }
-  if (!pattern) {
-    return std::unexpected(pattern.error());
-  }
-  Result<Split> split = pattern->is_regex ? Split::from_regex(pattern->text, *how, *invert)
-                                          : Split::from_string(pattern->text, *how, *invert);
+  Result<Split> split = read_split(config, config.flag("invert"));
   if (!split) {
-    return std::unexpected(config.wrap(split.error()));
+    return std::unexpected(split.error());
   }
   steps.push_back(split_step(std::move(*split)));
   return {};
@@ -221,32 +201,14 @@ class Run {
 
 Result<GeneralPreTokenizer> GeneralPreTokenizer::create(const json::Value& config) {
   GeneralPreTokenizer result;
-  if (Result<> added = result.add(config, 0); !added) {
+  const auto add = [&](const ComponentConfig& step) { return result.add(step); };
+  if (Result<> added = each_step("pre_tokenizer", "pretokenizers", config, add); !added) {
     return std::unexpected(added.error());
   }
   return result;
 }
 
-Result<> GeneralPreTokenizer::add(const json::Value& value, int depth) {
-  if (value.is_null()) {
-    return {};
-  }
-  const ComponentConfig config("pre_tokenizer", value);
-  if (config.type() == "Sequence") {
-    const Result<const json::Array*> list = config.array("pretokenizers");
-    if (!list) {
-      return std::unexpected(list.error());
-    }
-    if (depth == kMaxSequenceDepth) {
-      return config.unsupported("nested this deep");
-    }
-    for (const json::Value& step : **list) {
-      if (Result<> added = add(step, depth + 1); !added) {
-        return added;
-      }
-    }
-    return {};
-  }
+Result<> GeneralPreTokenizer::add(const ComponentConfig& config) {
   if (steps_.size() >= kMaxSteps) {
     return config.unsupported("too many steps");
   }

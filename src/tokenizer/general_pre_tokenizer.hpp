@@ -35,7 +35,7 @@ class GeneralPreTokenizer {
                  const std::stop_token& stop = {}) const;
 
  private:
-  Result<> add(const json::Value& config, int depth);
+  Result<> add(const ComponentConfig& config);
 
   std::vector<std::shared_ptr<const PieceStep>> steps_;
 };

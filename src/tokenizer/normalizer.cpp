@@ -132,33 +132,15 @@ Result<> add_precompiled(const ComponentConfig& config, Steps& steps) {
 
 Result<Normalizer> Normalizer::create(const json::Value& config) {
   Normalizer result;
-  if (Result<> added = result.add(config, 0); !added) {
+  const auto add = [&](const ComponentConfig& step) { return result.add(step); };
+  if (Result<> added = each_step("normalizer", "normalizers", config, add); !added) {
     return std::unexpected(added.error());
   }
   return result;
 }
 
-Result<> Normalizer::add(const json::Value& value, int depth) {
-  if (value.is_null()) {
-    return {};
-  }
-  const ComponentConfig config("normalizer", value);
+Result<> Normalizer::add(const ComponentConfig& config) {
   const std::string_view type = config.type();
-  if (type == "Sequence") {
-    const Result<const json::Array*> list = config.array("normalizers");
-    if (!list) {
-      return std::unexpected(list.error());
-    }
-    if (depth == kMaxSequenceDepth) {
-      return config.unsupported("nested this deep");
-    }
-    for (const json::Value& step : **list) {
-      if (Result<> added = add(step, depth + 1); !added) {
-        return added;
-      }
-    }
-    return {};
-  }
   if (steps_.size() >= kMaxSteps) {
     return config.unsupported("too many steps");
   }

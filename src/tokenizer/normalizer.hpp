@@ -38,7 +38,7 @@ class Normalizer {
   Result<> apply(std::string& text, std::size_t& start_bytes, const std::stop_token& stop) const;
 
  private:
-  Result<> add(const json::Value& config, int depth);
+  Result<> add(const ComponentConfig& config);
 
   std::vector<std::shared_ptr<const NormalizerStep>> steps_;
   bool nfc_only_ = false;

@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "tokenizer/component_config.hpp"
-
 namespace fairlead::tokenizer {
 
 namespace {
 
 constexpr std::size_t kMaxSplits = 32;
+constexpr std::string_view kPart = "pre_tokenizer";
 
 // Appends the ids of the scanner's words.
 Result<> encode_words(Scanner scanner, std::string_view text, const BpeModel& model,
@@ -28,41 +27,16 @@ Result<> encode_words(Scanner scanner, std::string_view text, const BpeModel& mo
   return {};
 }
 
-std::unexpected<Error> bad(std::string message) {
-  return fail(ErrorCode::InvalidRequest, "pre_tokenizer: " + std::move(message), "pre_tokenizer");
-}
-
-std::unexpected<Error> unsupported(std::string message) {
-  return fail(ErrorCode::UnsupportedField, "pre_tokenizer: " + std::move(message), "pre_tokenizer");
-}
-
-std::string_view type_of(const json::Value& config) {
-  const json::Value* type = config.find("type");
-  return type != nullptr && type->as_string() != nullptr ? std::string_view(*type->as_string())
-                                                         : std::string_view();
-}
-
-// A boolean member; `fallback` when absent.
-Result<bool> flag(const json::Value& config, std::string_view name, bool fallback) {
-  const json::Value* value = config.find(name);
-  if (value == nullptr) {
-    return fallback;
-  }
-  if (value->as_bool() == nullptr) {
-    return bad(fmt::format("{} must be true or false", name));
-  }
-  return *value->as_bool();
-}
-
 }  // namespace
 
 Result<PreTokenizer> PreTokenizer::create(const json::Value& config) {
   PreTokenizer result;
-  if (Result<> added = result.add(config); !added) {
+  const auto add = [&](const ComponentConfig& step) { return result.add(step); };
+  if (Result<> added = each_step(kPart, "pretokenizers", config, add); !added) {
     return std::unexpected(added.error());
   }
   if (!result.byte_level_) {
-    return unsupported("without a ByteLevel step");
+    return ComponentConfig(kPart, config).unsupported("without a ByteLevel step");
   }
   if (result.splits_.size() == 1) {
     result.scanner_ = result.splits_[0].scanner();
@@ -74,78 +48,38 @@ Result<PreTokenizer> PreTokenizer::create(const json::Value& config) {
   return result;
 }
 
-Result<> PreTokenizer::add(const json::Value& config) {
-  if (config.is_null()) {
-    return {};
-  }
-  const std::string_view type = type_of(config);
+Result<> PreTokenizer::add(const ComponentConfig& config) {
+  const std::string_view type = config.type();
   if (byte_level_) {
-    return unsupported(fmt::format("'{}' after ByteLevel", type));
-  }
-  if (type == "Sequence") {
-    const json::Value* list = config.find("pretokenizers");
-    if (list == nullptr || list->as_array() == nullptr) {
-      return bad("Sequence without pretokenizers");
-    }
-    for (const json::Value& step : *list->as_array()) {
-      if (Result<> added = add(step); !added) {
-        return added;
-      }
-    }
-    return {};
-  }
-  if (type == "Split") {
-    return add_split(config);
-  }
-  if (type == "Digits") {
-    return add_digits(config);
+    return config.unsupported(fmt::format("'{}' after ByteLevel", type));
   }
   if (type == "ByteLevel") {
     return add_byte_level(config);
   }
-  return unsupported(fmt::format("type '{}'", type));
+  if (type != "Split" && type != "Digits") {
+    return config.unsupported(fmt::format("type '{}'", type));
+  }
+  if (splits_.size() >= kMaxSplits) {
+    return config.unsupported(fmt::format("more than {} Splits", kMaxSplits));
+  }
+  return type == "Split" ? add_split(config) : add_digits(config);
 }
 
-Result<> PreTokenizer::add_split(const json::Value& config) {
-  if (splits_.size() >= kMaxSplits) {
-    return unsupported(fmt::format("more than {} Splits", kMaxSplits));
-  }
-  const json::Value* behavior_name = config.find("behavior");
-  const std::optional<SplitBehavior> behavior =
-      behavior_name != nullptr && behavior_name->as_string() != nullptr
-          ? split_behavior(*behavior_name->as_string())
-          : std::nullopt;
-  if (!behavior) {
-    return bad("Split without a known behavior");
-  }
-  const Result<bool> invert = flag(config, "invert", false);
-  if (!invert) {
-    return std::unexpected(invert.error());
-  }
-  const json::Value* pattern = config.find("pattern");
-  const json::Value* regex = pattern != nullptr ? pattern->find("Regex") : nullptr;
-  const json::Value* literal = pattern != nullptr ? pattern->find("String") : nullptr;
-  Result<Split> split = bad("Split without a Regex or String pattern");
-  if (regex != nullptr && regex->as_string() != nullptr) {
-    split = Split::from_regex(*regex->as_string(), *behavior, *invert);
-    if (*behavior == SplitBehavior::Isolated) {
-      isolated_.push_back(*regex->as_string());
-    }
-  } else if (literal != nullptr && literal->as_string() != nullptr) {
-    split = Split::from_string(*literal->as_string(), *behavior, *invert);
-  }
+Result<> PreTokenizer::add_split(const ComponentConfig& config) {
+  Result<Split> split = read_split(config, config.flag("invert", false));
   if (!split) {
     return std::unexpected(split.error());
   }
   splits_.push_back(std::move(*split));
+  if (const auto pattern = config.pattern();
+      pattern->is_regex && *read_behavior(config) == SplitBehavior::Isolated) {
+    isolated_.emplace_back(pattern->text);
+  }
   return {};
 }
 
-Result<> PreTokenizer::add_digits(const json::Value& config) {
-  if (splits_.size() >= kMaxSplits) {
-    return unsupported(fmt::format("more than {} Splits", kMaxSplits));
-  }
-  const Result<bool> individual = flag(config, "individual_digits", false);
+Result<> PreTokenizer::add_digits(const ComponentConfig& config) {
+  const Result<bool> individual = config.flag("individual_digits", false);
   if (!individual) {
     return std::unexpected(individual.error());
   }
@@ -153,9 +87,9 @@ Result<> PreTokenizer::add_digits(const json::Value& config) {
   return {};
 }
 
-Result<> PreTokenizer::add_byte_level(const json::Value& config) {
-  const Result<bool> prefix = flag(config, "add_prefix_space", true);
-  const Result<bool> regex = flag(config, "use_regex", true);
+Result<> PreTokenizer::add_byte_level(const ComponentConfig& config) {
+  const Result<bool> prefix = config.flag("add_prefix_space", true);
+  const Result<bool> regex = config.flag("use_regex", true);
   if (!prefix || !regex) {
     return std::unexpected(!prefix ? prefix.error() : regex.error());
   }
@@ -163,6 +97,19 @@ Result<> PreTokenizer::add_byte_level(const json::Value& config) {
   use_regex_ = *regex;
   byte_level_ = true;
   return {};
+}
+
+bool PreTokenizer::can_do(const json::Value& config) {
+  bool byte_level = false;
+  bool known = true;
+  const Result<> walked =
+      each_step(kPart, "pretokenizers", config, [&](const ComponentConfig& step) {
+        known = known && !byte_level &&
+                (step.type() == "ByteLevel" || step.type() == "Split" || step.type() == "Digits");
+        byte_level = step.type() == "ByteLevel";
+        return Result<>();
+      });
+  return walked && known && byte_level;
 }
 
 bool PreTokenizer::keeps_text() const { return std::ranges::all_of(splits_, &Split::keeps_text); }

@@ -19,6 +19,8 @@ class PreTokenizer {
   /// From the `pre_tokenizer` member. Anything that is not exactly supported is an error naming the
   /// component.
   static Result<PreTokenizer> create(const json::Value& config);
+  /// Whether the steps are of kinds that `create` knows, in an order that it takes.
+  static bool can_do(const json::Value& config);
 
   /// Appends the ids of a piece of normalized text that holds no added token. Fails once `stop` is
   /// requested.
@@ -28,10 +30,10 @@ class PreTokenizer {
   bool keeps_text() const;
 
  private:
-  Result<> add(const json::Value& config);
-  Result<> add_split(const json::Value& config);
-  Result<> add_digits(const json::Value& config);
-  Result<> add_byte_level(const json::Value& config);
+  Result<> add(const ComponentConfig& config);
+  Result<> add_split(const ComponentConfig& config);
+  Result<> add_digits(const ComponentConfig& config);
+  Result<> add_byte_level(const ComponentConfig& config);
   Result<> encode_piece(std::string_view piece, const BpeModel& model, std::vector<TokenId>& out,
                         const std::stop_token& stop) const;
 

@@ -1,9 +1,10 @@
 #include "tokenizer/split.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
-#include "tokenizer/component_config.hpp"
 #include "tokenizer/utf8_valid.hpp"
 
 namespace fairlead::tokenizer {
@@ -58,7 +59,7 @@ class Joiner {
 
 }  // namespace
 
-std::optional<SplitBehavior> split_behavior(std::string_view name) {
+Result<SplitBehavior> read_behavior(const ComponentConfig& config) {
   constexpr std::pair<std::string_view, SplitBehavior> kNames[] = {
       {"Removed", SplitBehavior::Removed},
       {"Isolated", SplitBehavior::Isolated},
@@ -66,12 +67,30 @@ std::optional<SplitBehavior> split_behavior(std::string_view name) {
       {"MergedWithNext", SplitBehavior::MergedWithNext},
       {"Contiguous", SplitBehavior::Contiguous},
   };
+  const Result<std::string_view> name = config.string("behavior");
+  if (!name) {
+    return std::unexpected(name.error());
+  }
   for (const auto& [key, behavior] : kNames) {
-    if (key == name) {
+    if (key == *name) {
       return behavior;
     }
   }
-  return std::nullopt;
+  return config.bad(fmt::format("behavior '{}' is unknown", *name));
+}
+
+Result<Split> read_split(const ComponentConfig& config, const Result<bool>& invert) {
+  const Result<SplitBehavior> behavior = read_behavior(config);
+  const Result<ComponentConfig::Pattern> pattern = config.pattern();
+  if (!behavior || !invert) {
+    return std::unexpected(!behavior ? behavior.error() : invert.error());
+  }
+  if (!pattern) {
+    return std::unexpected(pattern.error());
+  }
+  Result<Split> split = pattern->is_regex ? Split::from_regex(pattern->text, *behavior, *invert)
+                                          : Split::from_string(pattern->text, *behavior, *invert);
+  return split ? std::move(split) : std::unexpected(config.wrap(split.error()));
 }
 
 Result<Split> Split::from_regex(std::string_view pattern, SplitBehavior behavior, bool invert,

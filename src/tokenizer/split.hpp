@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "tokenizer/component_config.hpp"
 #include "tokenizer/regex.hpp"
 #include "tokenizer/scanners.hpp"
 #include "tokenizer/unicode.hpp"
@@ -23,9 +24,6 @@ enum class SplitBehavior : std::uint8_t {
   MergedWithNext,      ///< Each begins the piece after it.
   Contiguous,          ///< Adjacent ones form one piece.
 };
-
-/// The behaviour of this name in a `tokenizer.json`.
-std::optional<SplitBehavior> split_behavior(std::string_view name);
 
 /// One `Split` step.
 class Split {
@@ -67,6 +65,11 @@ class Split {
   bool invert_ = false;
   Scanner scanner_ = Scanner::None;
 };
+
+/// The member `behavior` of a component.
+Result<SplitBehavior> read_behavior(const ComponentConfig& config);
+/// A `Split` by its configuration, of which the caller has read `invert`.
+Result<Split> read_split(const ComponentConfig& config, const Result<bool>& invert);
 
 /// `Digits`: isolates numeric characters, or runs of them.
 Split split_digits(bool individual);
