@@ -16,7 +16,7 @@ set(kv_DEPS fl_base fl_net fl_observe)
 set(routing_DEPS fl_base fl_observe fl_engine fl_kv fl_fleet)
 set(serving_DEPS fl_base fl_net fl_observe fl_tokenizer fl_chat fl_engine fl_fleet fl_kv fl_routing)
 set(api_DEPS fl_base fl_net fl_observe fl_tokenizer fl_chat fl_engine fl_fleet fl_kv fl_routing fl_serving)
-set(mock_DEPS fl_base fl_net fl_kv fl_proto)
+set(mock_DEPS fl_base fl_net fl_kv fl_proto OpenSSL::Crypto)
 set(cli_DEPS fl_base fl_net fl_observe fl_hub fl_tokenizer fl_jinja fl_chat fl_engine fl_fleet fl_kv fl_routing fl_serving fl_api fl_mock)
 
 # What the unit tests of a folder need beside it.
