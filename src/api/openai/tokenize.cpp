@@ -166,6 +166,17 @@ Result<std::string> decode_body(const PrepareInput& input, const std::string& bo
   return out;
 }
 
+// What `make` answers, with its share of the memory for answers.
+template <class Make>
+TokenAnswer answer_by(Make&& make, const PrepareInput& input, const serving::ServiceOptions& bounds,
+                      const std::string& body, JsonReader& reader, const std::stop_token& stop) {
+  TokenAnswer out;
+  AnswerHold hold(bounds, AnswerKind::Tokens);
+  out.body = make(input, body, reader, stop, hold, out.model);
+  out.share = hold.take_share();
+  return out;
+}
+
 // The token id at hand.
 engine::TokenId take_id(JsonReader& reader, std::size_t index) {
   const JsonType type = reader.type();
@@ -237,20 +248,12 @@ Result<DetokenizeBody> parse_detokenize(JsonReader& reader, const std::string& b
 
 TokenAnswer tokenize(const PrepareInput& input, const serving::ServiceOptions& bounds,
                      const std::string& body, JsonReader& reader, const std::stop_token& stop) {
-  TokenAnswer out;
-  AnswerHold hold(bounds, AnswerKind::Tokens);
-  out.body = encode_body(input, body, reader, stop, hold, out.model);
-  out.share = hold.take_share();
-  return out;
+  return answer_by(encode_body, input, bounds, body, reader, stop);
 }
 
 TokenAnswer detokenize(const PrepareInput& input, const serving::ServiceOptions& bounds,
                        const std::string& body, JsonReader& reader, const std::stop_token& stop) {
-  TokenAnswer out;
-  AnswerHold hold(bounds, AnswerKind::Tokens);
-  out.body = decode_body(input, body, reader, stop, hold, out.model);
-  out.share = hold.take_share();
-  return out;
+  return answer_by(decode_body, input, bounds, body, reader, stop);
 }
 
 }  // namespace fairlead::api::openai
