@@ -7,6 +7,7 @@
 #include "api/openai/request.hpp"
 #include "api/openai/tokenize.hpp"
 #include "base/json.hpp"
+#include "request_body.hpp"
 
 // A body for tokens or for their text is refused as the client's mistake, or what it holds obeys
 // the rules and is JSON by the other parser's judgement too.
@@ -15,24 +16,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static api::JsonReader reader;
   api::ApiOptions options;
   options.ignore_unsupported_fields = size % 2 == 0;
-  std::string body;
-  body.reserve(size + net::http::kBodyPadding);
-  body.assign(reinterpret_cast<const char*>(data), size);
-  const auto clients = [](const Error& error) {
-    return error.code == ErrorCode::InvalidRequest || error.code == ErrorCode::UnsupportedField;
-  };
+  std::string body = fuzz::padded_body(data, size);
   const auto ids = api::openai::parse_detokenize(reader, body, options);
-  if (!ids ? !clients(ids.error()) : !json::parse(body)) {
+  if (!ids ? !fuzz::blames_client(ids.error()) : !json::parse(body)) {
     std::abort();
   }
   const auto endpoint = api::openai::find_endpoint(reader, body);
   if (!endpoint) {
-    return clients(endpoint.error()) ? 0 : (std::abort(), 0);
+    return fuzz::blames_client(endpoint.error()) ? 0 : (std::abort(), 0);
   }
   const auto request =
       api::openai::parse_request(*endpoint, reader, body, options, api::openai::Purpose::Tokenize);
   if (!request) {
-    return clients(request.error()) ? 0 : (std::abort(), 0);
+    return fuzz::blames_client(request.error()) ? 0 : (std::abort(), 0);
   }
   const bool chat = *endpoint == observe::Endpoint::ChatCompletions;
   if (!json::parse(body) ||

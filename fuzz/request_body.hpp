@@ -11,6 +11,19 @@
 
 namespace fairlead::fuzz {
 
+// Fuzzer bytes as a body, with the room behind it that parsing needs.
+inline std::string padded_body(const std::uint8_t* data, std::size_t size) {
+  std::string body;
+  body.reserve(size + net::http::kBodyPadding);
+  body.assign(reinterpret_cast<const char*>(data), size);
+  return body;
+}
+
+// Whether a refusal says that the client made a mistake.
+inline bool blames_client(const Error& error) {
+  return error.code == ErrorCode::InvalidRequest || error.code == ErrorCode::UnsupportedField;
+}
+
 // The request that fuzzer bytes parse to, or nothing when they were refused. Aborts when the
 // refusal is not the client's mistake, and when what was accepted is no JSON by the other parser's
 // judgement.
@@ -20,13 +33,10 @@ inline std::optional<api::openai::RequestBody> parse_body(observe::Endpoint endp
   static api::JsonReader reader;
   api::ApiOptions options;
   options.ignore_unsupported_fields = size % 2 == 0;
-  std::string body;
-  body.reserve(size + net::http::kBodyPadding);
-  body.assign(reinterpret_cast<const char*>(data), size);
+  std::string body = padded_body(data, size);
   auto parsed = api::openai::parse_request(endpoint, reader, body, options);
   if (!parsed) {
-    if (parsed.error().code != ErrorCode::InvalidRequest &&
-        parsed.error().code != ErrorCode::UnsupportedField) {
+    if (!blames_client(parsed.error())) {
       std::abort();
     }
     return std::nullopt;
