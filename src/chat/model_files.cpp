@@ -132,10 +132,6 @@ Result<ModelAssets> load_model_assets(const ModelAssetsOptions& options) {
     return std::unexpected(checked.error());
   }
   const fs::path folder = options.path;
-  std::error_code error;
-  if (!fs::exists(folder / "tokenizer.json", error)) {
-    return wrong(fmt::format("{} has no tokenizer.json", folder.string()));
-  }
   const auto config = read_object(folder / "config.json", false);
   if (!config) {
     return std::unexpected(config.error());

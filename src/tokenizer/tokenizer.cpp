@@ -4,7 +4,6 @@
 #include <simdjson.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "base/json.hpp"
 #include "base/utf8.hpp"
@@ -13,7 +12,9 @@
 #include "tokenizer/text_path.hpp"
 #include "tokenizer/token_decoder.hpp"
 #include "tokenizer/tokenizer_config.hpp"
+#include "tokenizer/tokenizer_files.hpp"
 #include "tokenizer/tokenizer_json.hpp"
+#include "tokenizer/tokenizer_source.hpp"
 #include "tokenizer/unicode.hpp"
 
 namespace fairlead::tokenizer {
@@ -21,32 +22,10 @@ namespace fairlead::tokenizer {
 namespace {
 
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
-constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{1} << 30;
 
 constexpr std::uint8_t kKnown = 1;
 constexpr std::uint8_t kSpecial = 2;
 constexpr std::uint8_t kAdded = 4;
-
-Result<std::string> read_file(const std::filesystem::path& path) {
-  std::error_code error;
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) {
-    return fail(ErrorCode::InvalidRequest,
-                fmt::format("cannot read {}: {}", path.string(), error.message()));
-  }
-  if (size > kMaxFileBytes) {
-    return fail(ErrorCode::InvalidRequest,
-                fmt::format("{} is larger than {} bytes", path.string(), kMaxFileBytes));
-  }
-  std::string text;
-  text.reserve(static_cast<std::size_t>(size) + simdjson::SIMDJSON_PADDING);
-  text.resize(static_cast<std::size_t>(size));
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream.read(text.data(), static_cast<std::streamsize>(size))) {
-    return fail(ErrorCode::InvalidRequest, fmt::format("cannot read {}", path.string()));
-  }
-  return text;
-}
 
 }  // namespace
 
@@ -61,8 +40,8 @@ struct Tokenizer::Parts {
       added_bytes;                // what added tokens decode to by themselves
   std::size_t longest_token = 0;  // bytes of text in one token; 0: no limit
 
-  static Result<std::unique_ptr<const Parts>> create(std::string tokenizer_json,
-                                                     std::string_view config_json);
+  static Result<std::shared_ptr<const Tokenizer>> create(Result<TokenizerSource> source,
+                                                         std::string_view config_json);
   Result<> encode_text(std::string_view text, std::vector<TokenId>& out,
                        const std::stop_token& stop) const;
   Result<> encode_normalized(std::string_view text, std::size_t start_bytes,
@@ -80,41 +59,26 @@ const std::string* SpecialTokens::find(std::string_view name) const {
   return nullptr;
 }
 
-Result<std::unique_ptr<const Tokenizer::Parts>> Tokenizer::Parts::create(
-    std::string tokenizer_json, std::string_view config_json) {
-  const Result<std::unique_ptr<const TokenizerFile>> read =
-      read_tokenizer_json(std::move(tokenizer_json));
-  if (!read) {
-    return std::unexpected(read.error());
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::Parts::create(Result<TokenizerSource> source,
+                                                                  std::string_view config_json) {
+  if (!source) {
+    return std::unexpected(source.error());
   }
-  const TokenizerFile& file = **read;
   Result<TokenizerConfig> config = read_tokenizer_config(config_json);
   if (!config) {
     return std::unexpected(config.error());
-  }
-  Result<Normalizer> normalizer = Normalizer::create(file.normalizer);
-  if (!normalizer) {
-    return std::unexpected(normalizer.error());
-  }
-  Result<AddedIds> around = read_post_processor(file.post_processor);
-  if (!around) {
-    return std::unexpected(around.error());
-  }
-  Result<std::unique_ptr<const TextPath>> path = make_text_path(file);
-  if (!path) {
-    return std::unexpected(path.error());
   }
   // Built now, so that no request waits for them.
   code_point_kinds();
   prepare_nfc();
   auto parts = std::make_unique<Parts>();
-  parts->normalizer = std::move(*normalizer);
-  parts->path = std::move(*path);
-  parts->around = std::move(*around);
+  parts->normalizer = std::move(source->normalizer);
+  parts->path = std::move(source->path);
+  parts->around = std::move(source->around);
   parts->special_tokens = std::move(config->special_tokens);
 
   const auto find = [&](std::string_view spelling) { return parts->path->find(spelling); };
-  parts->added.add(file.added_tokens, parts->path->size(), find);
+  parts->added.add(source->added_tokens, parts->path->size(), find);
   std::erase_if(config->added_specials, [&](const AddedToken& token) {
     return parts->added.find(token.content).has_value();
   });
@@ -132,7 +96,7 @@ Result<std::unique_ptr<const Tokenizer::Parts>> Tokenizer::Parts::create(
   }
   parts->index_ids();
   parts->find_longest_token();
-  return parts;
+  return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(parts)));
 }
 
 void Tokenizer::Parts::find_longest_token() {
@@ -222,35 +186,37 @@ Tokenizer::~Tokenizer() = default;
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::filesystem::path& path) {
   std::error_code error;
   const bool folder = std::filesystem::is_directory(path, error);
-  Result<std::string> text = read_file(folder ? path / "tokenizer.json" : path);
+  const Result<std::filesystem::path> file = folder ? find_tokenizer_file(path) : path;
+  if (!file) {
+    return std::unexpected(file.error());
+  }
+  Result<std::string> text = read_file(*file);
   if (!text) {
     return std::unexpected(text.error());
   }
-  std::string config;
+  Result<std::string> config;
   if (folder && std::filesystem::exists(path / "tokenizer_config.json", error)) {
-    Result<std::string> read = read_file(path / "tokenizer_config.json");
-    if (!read) {
-      return std::unexpected(read.error());
+    config = read_file(path / "tokenizer_config.json");
+    if (!config) {
+      return std::unexpected(config.error());
     }
-    config = std::move(*read);
   }
-  Result<std::unique_ptr<const Parts>> parts = Parts::create(std::move(*text), config);
-  if (!parts) {
-    Error failure = parts.error();
+  Result<std::shared_ptr<const Tokenizer>> tokenizer =
+      Parts::create(read_source(*file, std::move(*text)), *config);
+  if (!tokenizer) {
+    Error failure = tokenizer.error();
     failure.message = fmt::format("{}: {}", path.string(), failure.message);
     return std::unexpected(std::move(failure));
   }
-  return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(*parts)));
+  return tokenizer;
 }
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::parse(std::string_view tokenizer_json,
                                                           std::string_view tokenizer_config_json) {
-  Result<std::unique_ptr<const Parts>> parts =
-      Parts::create(std::string(tokenizer_json), tokenizer_config_json);
-  if (!parts) {
-    return std::unexpected(parts.error());
-  }
-  return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(*parts)));
+  const Result<std::unique_ptr<const TokenizerFile>> file =
+      read_tokenizer_json(std::string(tokenizer_json));
+  return Parts::create(file ? make_source(**file) : std::unexpected(file.error()),
+                       tokenizer_config_json);
 }
 
 Result<> Tokenizer::encode(std::string_view text, bool add_special_tokens,

@@ -37,8 +37,8 @@ struct SpecialTokens {
 /// Immutable after loading and shared by all threads.
 class Tokenizer {
  public:
-  /// Loads a folder (`tokenizer.json` and, when there, `tokenizer_config.json`) or one
-  /// `tokenizer.json` file.
+  /// Loads a folder (the tokenizer file that `find_tokenizer_file` gives and, when there,
+  /// `tokenizer_config.json`) or one tokenizer file, whose kind its contents tell.
   static Result<std::shared_ptr<const Tokenizer>> load(const std::filesystem::path& path);
   /// Builds from the files' texts. Special tokens of the config's `added_tokens_decoder` that the
   /// tokenizer lacks are added. The config may be empty.
