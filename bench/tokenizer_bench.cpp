@@ -17,11 +17,13 @@
 #include <vector>
 
 #include "tokenizer/incremental_decoder.hpp"
+#include "tokenizer/piece_cache.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace {
 
 using fairlead::tokenizer::IncrementalDecoder;
+using fairlead::tokenizer::PieceCache;
 using fairlead::tokenizer::TokenId;
 using fairlead::tokenizer::Tokenizer;
 
@@ -154,6 +156,7 @@ void encode(benchmark::State& state, bool cold) {
   if (tokenizer == nullptr) {
     return;
   }
+  PieceCache::of_process().set_limit(0);
   std::vector<TokenId> ids;
   for (auto _ : state) {
     if (cold) {
@@ -175,6 +178,30 @@ BENCHMARK(encode_cold)->DenseRange(0, 3)->Iterations(20)->Unit(benchmark::kMilli
 
 void encode_warm(benchmark::State& state) { encode(state, false); }
 BENCHMARK(encode_warm)->DenseRange(0, 3)->Unit(benchmark::kMillisecond);
+
+// One text of so many bytes again and again: encoded each time, or found.
+void encode_again(benchmark::State& state, std::size_t cache_bytes) {
+  const std::string text = make_text(0).substr(0, static_cast<std::size_t>(state.range(0)));
+  static const std::shared_ptr<const Tokenizer> tokenizer = load(state);
+  if (tokenizer == nullptr) {
+    return;
+  }
+  PieceCache::of_process().set_limit(cache_bytes);
+  std::vector<TokenId> ids;
+  for (auto _ : state) {
+    ids.clear();
+    benchmark::DoNotOptimize(tokenizer->encode(text, false, ids));
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(text.size()));
+}
+
+void encode_again_uncached(benchmark::State& state) { encode_again(state, 0); }
+BENCHMARK(encode_again_uncached)->RangeMultiplier(2)->Range(128, kTextBytes);
+void encode_again_cached(benchmark::State& state) {
+  encode_again(state, PieceCache::kDefaultLimit);
+}
+BENCHMARK(encode_again_cached)->RangeMultiplier(2)->Range(128, kTextBytes);
+BENCHMARK(encode_again_cached)->Arg(PieceCache::kMinBytes)->Threads(2);
 
 void decode_stream(benchmark::State& state) {
   const std::shared_ptr<const Tokenizer> tokenizer = load(state);

@@ -16,6 +16,7 @@
 #include "cli/sampling_defaults.hpp"
 #include "fleet/discovery/file_source.hpp"
 #include "hub/hub.hpp"
+#include "tokenizer/piece_cache.hpp"
 
 namespace fairlead::cli {
 namespace {
@@ -152,6 +153,7 @@ void Frontend::start_lanes() {
         std::chrono::duration_cast<std::chrono::seconds>(*options_.router.session_ttl),
         kMostSessions);
   }
+  tokenizer::PieceCache::of_process().set_limit(options_.tokenizer_cache_bytes);
   pool_ = std::make_unique<serving::CpuPool>(options_.cpu_pool);
   lane_context_ = std::make_unique<LaneContext>(
       LaneContext{options_, router_, *pool_, registry_,
@@ -433,8 +435,17 @@ void Frontend::collect(observe::TextWriter& writer) const {
   gauge("http_answer_bytes",
         "Bytes of answers that are not streamed and not yet taken, as far as they count",
         options_.service.answers->used());
-  writer.family("log_lines_dropped_total", "counter", "Log lines dropped because stderr was slow");
-  writer.sample({}, static_cast<double>(log::dropped()));
+  const auto counter = [&](std::string_view name, std::string_view help, std::uint64_t value) {
+    writer.family(name, "counter", help);
+    writer.sample({}, static_cast<double>(value));
+  };
+  const tokenizer::PieceCache::Stats cache = tokenizer::PieceCache::of_process().stats();
+  counter("tokenizer_cache_hits_total", "Texts between special tokens whose tokens were kept",
+          cache.hits);
+  counter("tokenizer_cache_misses_total", "Texts between special tokens that had to be tokenized",
+          cache.misses);
+  gauge("tokenizer_cache_bytes", "Kept texts and tokens", cache.bytes);
+  counter("log_lines_dropped_total", "Log lines dropped because stderr was slow", log::dropped());
 }
 
 }  // namespace fairlead::cli

@@ -222,6 +222,8 @@ Result<ServeOptions> serve_options(const Settings& settings) {
   options.cpu_pool.threads = cpu_threads == 0 ? std::max<std::size_t>(2, cores / 2) : cpu_threads;
   options.cpu_pool.queue_jobs = static_cast<std::size_t>(settings.integer("cpu-queue"));
   options.cpu_pool.queue_bytes = static_cast<std::size_t>(settings.integer("cpu-queue-mb")) << 20;
+  options.tokenizer_cache_bytes = static_cast<std::size_t>(settings.integer("tokenizer-cache-mb"))
+                                  << 20;
   options.fd_limit = static_cast<std::uint64_t>(settings.integer("fd-limit"));
   options.drain_timeout = seconds_of(settings, "graceful-shutdown-timeout-secs");
   options.limits = server_limits(settings);

@@ -29,6 +29,7 @@ struct ServeOptions {
   std::uint16_t http_port = 0;              ///< 0 takes a free one.
   std::size_t threads = 1;                  ///< Reactors.
   serving::CpuPoolOptions cpu_pool;         ///< The pool for large prompts.
+  std::size_t tokenizer_cache_bytes = 0;    ///< Of tokenizer::PieceCache.
   std::uint64_t fd_limit = 0;               ///< Wanted soft limit of open files; 0 leaves it.
   net::Duration drain_timeout{};            ///< Time for running answers after SIGTERM.
   log::Level log_level = log::Level::Info;  ///< Severity from which lines are written.

@@ -9,6 +9,7 @@
 #include "base/utf8.hpp"
 #include "tokenizer/normalization.hpp"
 #include "tokenizer/normalizer.hpp"
+#include "tokenizer/piece_cache.hpp"
 #include "tokenizer/text_path.hpp"
 #include "tokenizer/token_decoder.hpp"
 #include "tokenizer/tokenizer_config.hpp"
@@ -30,6 +31,7 @@ constexpr std::uint8_t kAdded = 4;
 }  // namespace
 
 struct Tokenizer::Parts {
+  const std::uint32_t number = PieceCache::new_tokenizer();
   Normalizer normalizer;
   std::unique_ptr<const TextPath> path;
   AddedVocabulary added;
@@ -44,6 +46,10 @@ struct Tokenizer::Parts {
                                                          std::string_view config_json);
   Result<> encode_text(std::string_view text, std::vector<TokenId>& out,
                        const std::stop_token& stop) const;
+  Result<> encode_piece(std::string_view text, bool at_start, std::vector<TokenId>& out,
+                        const std::stop_token& stop) const;
+  Result<> encode_uncached(std::string_view text, bool at_start, std::vector<TokenId>& out,
+                           const std::stop_token& stop) const;
   Result<> encode_normalized(std::string_view text, std::size_t start_bytes,
                              std::vector<TokenId>& out, const std::stop_token& stop) const;
   void index_ids();
@@ -150,29 +156,53 @@ Result<> Tokenizer::Parts::encode_normalized(std::string_view text, std::size_t 
   return {};
 }
 
+Result<> Tokenizer::Parts::encode_uncached(std::string_view text, bool at_start,
+                                           std::vector<TokenId>& out,
+                                           const std::stop_token& stop) const {
+  std::string normalized;
+  std::size_t start_bytes = 1;
+  if (normalizer.nfc_only()) {
+    text = normalize_nfc(text, normalized) ? std::string_view(normalized) : text;
+  } else if (!normalizer.empty()) {
+    normalized = text;
+    if (Result<> applied = normalizer.apply(normalized, start_bytes, stop); !applied) {
+      return applied;
+    }
+    text = normalized;
+  }
+  return encode_normalized(text, at_start ? start_bytes : 0, out, stop);
+}
+
+Result<> Tokenizer::Parts::encode_piece(std::string_view text, bool at_start,
+                                        std::vector<TokenId>& out,
+                                        const std::stop_token& stop) const {
+  PieceCache& cache = PieceCache::of_process();
+  if (!cache.takes(text.size())) {
+    return encode_uncached(text, at_start, out, stop);
+  }
+  const PieceCache::Key key = cache.key(number, at_start, text);
+  if (cache.find(key, out)) {
+    return {};
+  }
+  const std::size_t before = out.size();
+  Result<> encoded = encode_uncached(text, at_start, out, stop);
+  if (encoded && !stop.stop_requested()) {  // else some of the ids may mean nothing
+    cache.keep(key, std::span(out).subspan(before));
+  }
+  return encoded;
+}
+
 Result<> Tokenizer::Parts::encode_text(std::string_view text, std::vector<TokenId>& out,
                                        const std::stop_token& stop) const {
   std::vector<TextPart> pieces;
   added.split_raw(text, pieces);
-  std::string normalized;
   for (const TextPart& piece : pieces) {
     if (piece.id) {
       out.push_back(*piece.id);
       continue;
     }
-    std::string_view part = text.substr(piece.span.begin, piece.span.end - piece.span.begin);
-    std::size_t start_bytes = 1;
-    if (normalizer.nfc_only()) {
-      part = normalize_nfc(part, normalized) ? std::string_view(normalized) : part;
-    } else if (!normalizer.empty()) {
-      normalized = part;
-      if (Result<> applied = normalizer.apply(normalized, start_bytes, stop); !applied) {
-        return applied;
-      }
-      part = normalized;
-    }
-    start_bytes = piece.span.begin == 0 ? start_bytes : 0;
-    if (Result<> done = encode_normalized(part, start_bytes, out, stop); !done) {
+    const std::string_view part = text.substr(piece.span.begin, piece.span.end - piece.span.begin);
+    if (Result<> done = encode_piece(part, piece.span.begin == 0, out, stop); !done) {
       return done;
     }
   }
