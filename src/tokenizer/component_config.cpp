@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "base/utf8.hpp"
 
 namespace fairlead::tokenizer {
@@ -59,19 +61,32 @@ Result<const json::Array*> ComponentConfig::array(std::string_view name) const {
   return value->as_array();
 }
 
-Result<std::size_t> ComponentConfig::count(std::string_view name, std::size_t fallback) const {
+Result<std::size_t> ComponentConfig::count(std::string_view name) const {
   const json::Value* value = config_.find(name);
-  if (value == nullptr) {
-    return fallback;
+  if (value != nullptr && value->as_int() != nullptr && *value->as_int() >= 0) {
+    return static_cast<std::size_t>(*value->as_int());
   }
-  if (value->as_int() == nullptr || *value->as_int() < 0) {
+  // The reference keeps 64 unsigned bits.
+  const auto* big = value != nullptr ? std::get_if<json::BigInt>(&value->storage()) : nullptr;
+  std::size_t number = 0;
+  if (big == nullptr ||
+      std::from_chars(big->digits.data(), big->digits.data() + big->digits.size(), number).ec !=
+          std::errc{}) {
     return bad(fmt::format("{} must be a number from 0 on", name));
   }
-  return static_cast<std::size_t>(*value->as_int());
+  return number;
+}
+
+Result<std::size_t> ComponentConfig::count(std::string_view name, std::size_t fallback) const {
+  return has(name) ? count(name) : Result<std::size_t>(fallback);
 }
 
 Result<ComponentConfig::Pattern> ComponentConfig::pattern() const {
   const json::Value* pattern = config_.find("pattern");
+  if (pattern != nullptr &&
+      (pattern->as_object() == nullptr || pattern->as_object()->size() != 1)) {
+    return bad("pattern must be of one kind");
+  }
   for (const bool is_regex : {true, false}) {
     const json::Value* text =
         pattern != nullptr ? pattern->find(is_regex ? "Regex" : "String") : nullptr;
@@ -100,7 +115,7 @@ Error ComponentConfig::wrap(Error error) const {
 
 Result<> each_step(std::string_view part, std::string_view list, const json::Value& component,
                    const std::function<Result<>(const ComponentConfig&)>& add, int depth) {
-  if (component.is_null()) {
+  if (component.is_null() && depth == 0) {
     return {};
   }
   const ComponentConfig config(part, component);

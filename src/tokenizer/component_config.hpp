@@ -12,7 +12,7 @@ namespace fairlead::tokenizer {
 
 /// Deepest nesting of Sequences in one component.
 inline constexpr int kMaxSequenceDepth = 16;
-/// Most steps of a normalizer or pre-tokenizer.
+/// Most steps of a normalizer, pre-tokenizer or decoder.
 inline constexpr std::size_t kMaxSteps = 64;
 /// A text may grow by this factor (and a little more) in a normalizer or pre-tokenizer.
 inline constexpr std::size_t kMaxGrowth = 64;
@@ -38,12 +38,12 @@ class ComponentConfig {
 
   /// The member `type`, empty when there is none.
   std::string_view type() const { return type_; }
+  /// A member of any kind; null when it is not there.
+  const json::Value* find(std::string_view name) const { return config_.find(name); }
   /// Whether a member is there.
-  bool has(std::string_view name) const { return config_.find(name) != nullptr; }
+  bool has(std::string_view name) const { return find(name) != nullptr; }
   /// Whether a member is there and not null.
-  bool has_value(std::string_view name) const {
-    return has(name) && !config_.find(name)->is_null();
-  }
+  bool has_value(std::string_view name) const { return has(name) && !find(name)->is_null(); }
   /// A boolean member that must be there.
   Result<bool> flag(std::string_view name) const;
   /// A boolean member, `fallback` when it is not there.
@@ -54,7 +54,9 @@ class ComponentConfig {
   Result<std::string_view> character(std::string_view name) const;
   /// An array member that must be there.
   Result<const json::Array*> array(std::string_view name) const;
-  /// A count from 0 on, `fallback` when it is not there.
+  /// A count of 64 bits that must be there.
+  Result<std::size_t> count(std::string_view name) const;
+  /// A count, `fallback` when it is not there.
   Result<std::size_t> count(std::string_view name, std::size_t fallback) const;
 
   /// What `pattern` matches.

@@ -1,11 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
+#include "tokenizer/component_config.hpp"
 #include "tokenizer/decoder_step.hpp"
-#include "tokenizer/utf8_valid.hpp"
 
 namespace fairlead::tokenizer {
 
@@ -13,205 +12,153 @@ namespace {
 
 namespace step = decoder_step;
 
-constexpr int kMaxNesting = 16;
-// Bounds what a stream costs to set up.
-constexpr std::size_t kMaxSteps = 64;
+constexpr std::string_view kPart = "decoder";
 // Bytes of text that one byte of a token may become.
-constexpr double kMaxGrowth = 4096;
+constexpr double kMaxDecoderGrowth = 4096;
 
-std::unexpected<Error> bad(std::string_view message) {
-  return fail(ErrorCode::InvalidRequest, fmt::format("tokenizer.json: decoder: {}", message),
-              "decoder");
-}
-
-std::unexpected<Error> unsupported(std::string_view what) {
-  return fail(ErrorCode::UnsupportedField,
-              fmt::format("tokenizer.json: decoder: '{}' is not supported", what), "decoder");
-}
-
-const std::string* text_member(const json::Value& config, std::string_view name) {
-  const json::Value* value = config.find(name);
-  return value != nullptr ? value->as_string() : nullptr;
-}
-
-bool is_one_character(const std::string* text) {
-  return text != nullptr && !text->empty() &&
-         character_length(static_cast<unsigned char>(text->front())) == text->size();
-}
-
-// A number that the reference keeps in 64 unsigned bits.
-std::optional<std::size_t> count_member(const json::Value& config, std::string_view name) {
-  constexpr std::string_view kMost = "18446744073709551615";
-  const json::Value* value = config.find(name);
-  if (value == nullptr) {
-    return std::nullopt;
-  }
-  if (const std::int64_t* number = value->as_int()) {
-    return *number >= 0 ? std::optional(static_cast<std::size_t>(*number)) : std::nullopt;
-  }
-  const auto* big = std::get_if<json::BigInt>(&value->storage());
-  if (big == nullptr || big->digits.starts_with('-') || big->digits.size() > kMost.size() ||
-      (big->digits.size() == kMost.size() && big->digits > kMost)) {
-    return std::nullopt;
-  }
-  return std::numeric_limits<std::size_t>::max();
-}
+using Steps = std::vector<DecoderStep>;
 
 // Adds what Rust's `str::replace` does.
-void add_replace(const std::string& pattern, std::string content, bool in_empty_tokens,
-                 std::vector<DecoderStep>& steps) {
+void replace(std::string_view pattern, std::string_view content, bool in_empty_tokens,
+             Steps& steps) {
   if (pattern.empty()) {
-    steps.emplace_back(step::Intersperse{std::move(content), in_empty_tokens});
+    steps.emplace_back(step::Intersperse{std::string(content), in_empty_tokens});
   } else {
-    steps.emplace_back(step::Replace{Literal(pattern), std::move(content)});
+    steps.emplace_back(step::Replace{Literal(std::string(pattern)), std::string(content)});
   }
 }
 
-Result<> add_replace(const json::Value& config, std::vector<DecoderStep>& steps) {
-  const json::Value* pattern = config.find("pattern");
-  const std::string* content = text_member(config, "content");
-  if (content == nullptr || pattern == nullptr || pattern->as_object() == nullptr ||
-      pattern->as_object()->size() != 1) {
-    return bad("Replace needs a 'pattern' of one kind and a 'content'");
+Result<> add_replace(const ComponentConfig& config, Steps& steps) {
+  const Result<ComponentConfig::Pattern> pattern = config.pattern();
+  if (!pattern) {
+    return std::unexpected(pattern.error());
   }
-  if (const std::string* literal = text_member(*pattern, "String")) {
-    add_replace(*literal, *content, false, steps);
+  const Result<std::string_view> content = config.string("content");
+  if (!content) {
+    return std::unexpected(content.error());
+  }
+  if (!pattern->is_regex) {
+    replace(pattern->text, *content, false, steps);
     return {};
   }
-  const std::string* regex = text_member(*pattern, "Regex");
-  if (regex == nullptr) {
-    return bad("the pattern of Replace is neither String nor Regex");
-  }
-  Result<Regex> compiled = Regex::compile(*regex);
+  Result<Regex> compiled = Regex::compile(pattern->text);
   if (!compiled) {
-    return fail(compiled.error().code,
-                fmt::format("tokenizer.json: decoder: Replace: {}", compiled.error().message),
-                "decoder");
+    return std::unexpected(config.wrap(compiled.error()));
   }
-  steps.emplace_back(step::RegexReplace{std::move(*compiled), *content});
+  steps.emplace_back(step::RegexReplace{std::move(*compiled), std::string(*content)});
   return {};
 }
 
-Result<> add_strip(const json::Value& config, std::vector<DecoderStep>& steps) {
-  const std::string* content = text_member(config, "content");
-  const std::optional<std::size_t> start = count_member(config, "start");
-  const std::optional<std::size_t> stop = count_member(config, "stop");
-  if (!is_one_character(content) || !start || !stop) {
-    return bad("Strip needs one character 'content' and two numbers 'start' and 'stop'");
+Result<> add_strip(const ComponentConfig& config, Steps& steps) {
+  const Result<std::string_view> content = config.character("content");
+  if (!content) {
+    return std::unexpected(content.error());
   }
-  steps.emplace_back(step::Strip{*content, *start, *stop});
+  const Result<std::size_t> start = config.count("start");
+  const Result<std::size_t> stop = config.count("stop");
+  if (!start || !stop) {
+    return std::unexpected((start ? stop : start).error());
+  }
+  steps.emplace_back(step::Strip{std::string(*content), *start, *stop});
   return {};
 }
 
-Result<> add_word_piece(const json::Value& config, std::vector<DecoderStep>& steps) {
-  const std::string* prefix = text_member(config, "prefix");
-  const json::Value* cleanup = config.find("cleanup");
-  if (prefix == nullptr || cleanup == nullptr || cleanup->as_bool() == nullptr) {
-    return bad("WordPiece needs a 'prefix' and 'cleanup' true or false");
+Result<> add_word_piece(const ComponentConfig& config, Steps& steps) {
+  const Result<std::string_view> prefix = config.string("prefix");
+  if (!prefix) {
+    return std::unexpected(prefix.error());
   }
-  steps.emplace_back(step::Join{*prefix});
-  if (*cleanup->as_bool()) {
+  const Result<bool> cleanup = config.flag("cleanup");
+  if (!cleanup) {
+    return std::unexpected(cleanup.error());
+  }
+  steps.emplace_back(step::Join{std::string(*prefix)});
+  if (*cleanup) {
     steps.emplace_back(step::Cleanup{});
   }
   return {};
 }
 
-Result<> add_metaspace(const json::Value& config, std::vector<DecoderStep>& steps) {
-  const std::string* replacement = text_member(config, "replacement");
-  if (!is_one_character(replacement)) {
-    return bad("Metaspace needs one character 'replacement'");
+Result<> add_metaspace(const ComponentConfig& config, Steps& steps) {
+  const Result<std::string_view> replacement = config.character("replacement");
+  if (!replacement) {
+    return std::unexpected(replacement.error());
   }
-  std::string_view scheme = "always";
-  if (const json::Value* value = config.find("prepend_scheme")) {
-    scheme = value->as_string() != nullptr ? std::string_view(*value->as_string()) : "";
-    if (scheme != "always" && scheme != "first" && scheme != "never") {
-      return bad("the prepend_scheme of Metaspace is not one of always, first and never");
-    }
+  const Result<std::string_view> scheme =
+      config.has("prepend_scheme") ? config.string("prepend_scheme") : "always";
+  if (!scheme || (*scheme != "always" && *scheme != "first" && *scheme != "never")) {
+    return config.bad("prepend_scheme is not one of always, first and never");
   }
-  // The older member may only repeat what the newer one says.
-  if (const json::Value* older = config.find("add_prefix_space");
-      older != nullptr && older->as_bool() != nullptr && !*older->as_bool() && scheme != "never") {
-    return bad("Metaspace has add_prefix_space false and another prepend_scheme");
+  // The older member may only repeat what the newer one says; it is not looked at for its kind.
+  const Result<bool> older = config.flag("add_prefix_space", true);
+  if (older && !*older && *scheme != "never") {
+    return config.bad("add_prefix_space false and another prepend_scheme");
   }
-  steps.emplace_back(step::Metaspace{Literal(*replacement), scheme != "never"});
+  steps.emplace_back(step::Metaspace{Literal(std::string(*replacement)), *scheme != "never"});
   return {};
 }
 
-Result<> add_ctc(const json::Value& config, std::vector<DecoderStep>& steps) {
-  const std::string* pad = text_member(config, "pad_token");
-  const std::string* delimiter = text_member(config, "word_delimiter_token");
-  const json::Value* cleanup = config.find("cleanup");
-  if (pad == nullptr || delimiter == nullptr || cleanup == nullptr ||
-      cleanup->as_bool() == nullptr) {
-    return bad("CTC needs a 'pad_token', a 'word_delimiter_token' and 'cleanup' true or false");
+Result<> add_ctc(const ComponentConfig& config, Steps& steps) {
+  const Result<std::string_view> pad = config.string("pad_token");
+  const Result<std::string_view> delimiter = config.string("word_delimiter_token");
+  if (!pad || !delimiter) {
+    return std::unexpected((pad ? delimiter : pad).error());
+  }
+  const Result<bool> cleanup = config.flag("cleanup");
+  if (!cleanup) {
+    return std::unexpected(cleanup.error());
   }
   steps.emplace_back(step::DropRepeated{});
   if (!pad->empty()) {
-    add_replace(*pad, "", true, steps);
+    replace(*pad, "", true, steps);
   }
-  if (*cleanup->as_bool()) {
+  if (*cleanup) {
     steps.emplace_back(step::Cleanup{});
-    add_replace(*delimiter, " ", true, steps);
+    replace(*delimiter, " ", true, steps);
   }
   steps.emplace_back(step::DropEmpty{});
   return {};
 }
 
-Result<> add(const json::Value& config, int depth, std::vector<DecoderStep>& steps);
-
-Result<> add_sequence(const json::Value& config, int depth, std::vector<DecoderStep>& steps) {
-  const json::Value* list = config.find("decoders");
-  if (list == nullptr || list->as_array() == nullptr) {
-    return bad("Sequence needs a list 'decoders'");
+Result<> add_word_end(const ComponentConfig& config, Steps& steps) {
+  const Result<std::string_view> suffix = config.string("suffix");
+  if (!suffix) {
+    return std::unexpected(suffix.error());
   }
-  if (depth == kMaxNesting) {
-    return unsupported("Sequence nested too deeply");
-  }
-  for (const json::Value& item : *list->as_array()) {
-    if (Result<> added = add(item, depth + 1, steps); !added) {
-      return added;
-    }
-    if (steps.size() > kMaxSteps) {
-      return unsupported(fmt::format("Sequence of more than {} steps", kMaxSteps));
-    }
-  }
+  steps.emplace_back(
+      step::WordEnd{suffix->empty() ? std::nullopt : std::optional<Literal>(std::string(*suffix))});
   return {};
 }
 
-Result<> add(const json::Value& config, int depth, std::vector<DecoderStep>& steps) {
-  // The reference takes whatever has a suffix for a BPEDecoder.
-  if (const std::string* suffix = text_member(config, "suffix")) {
-    steps.emplace_back(
-        step::WordEnd{suffix->empty() ? std::nullopt : std::optional<Literal>(*suffix)});
-    return {};
-  }
-  const std::string* type = text_member(config, "type");
-  if (type == nullptr) {
-    return bad("a decoder without a type");
-  }
-  if (*type == "ByteFallback") {
-    steps.emplace_back(step::ByteFallback{});
-  } else if (*type == "ByteLevel") {
-    steps.emplace_back(step::ByteLevel{});
-  } else if (*type == "Fuse") {
-    steps.emplace_back(step::Fuse{});
-  } else if (*type == "BPEDecoder") {
-    return bad("BPEDecoder needs a 'suffix'");
-  } else {
-    using Add = Result<> (*)(const json::Value&, std::vector<DecoderStep>&);
-    constexpr std::pair<std::string_view, Add> kTypes[] = {{"CTC", add_ctc},
-                                                           {"Metaspace", add_metaspace},
-                                                           {"Replace", add_replace},
-                                                           {"Strip", add_strip},
-                                                           {"WordPiece", add_word_piece}};
-    for (const auto& [name, add_type] : kTypes) {
-      if (*type == name) {
-        return add_type(config, steps);
-      }
-    }
-    return *type == "Sequence" ? add_sequence(config, depth, steps) : Result<>(unsupported(*type));
-  }
+template <typename Step>
+Result<> add_plain(const ComponentConfig& /*config*/, Steps& steps) {
+  steps.emplace_back(Step{});
   return {};
+}
+
+Result<> add(const ComponentConfig& config, Steps& steps) {
+  if (steps.size() >= kMaxSteps) {
+    return config.unsupported("too many steps");
+  }
+  using Add = Result<> (*)(const ComponentConfig&, Steps&);
+  constexpr std::pair<std::string_view, Add> kTypes[] = {
+      {"BPEDecoder", add_word_end},
+      {"ByteFallback", add_plain<step::ByteFallback>},
+      {"ByteLevel", add_plain<step::ByteLevel>},
+      {"CTC", add_ctc},
+      {"Fuse", add_plain<step::Fuse>},
+      {"Metaspace", add_metaspace},
+      {"Replace", add_replace},
+      {"Strip", add_strip},
+      {"WordPiece", add_word_piece}};
+  for (const auto& [name, add_type] : kTypes) {
+    if (config.type() == name) {
+      return add_type(config, steps);
+    }
+  }
+  // The reference takes whatever else has a suffix for a BPEDecoder.
+  return config.string("suffix") ? add_word_end(config, steps)
+                                 : config.unsupported("not a known type");
 }
 
 // By how much a step can lengthen a text.
@@ -240,15 +187,20 @@ Result<std::vector<DecoderStep>> read_decoder(const json::Value& config) {
     steps.emplace_back(step::Join{std::nullopt});
     return steps;
   }
-  if (Result<> added = add(config, 0, steps); !added) {
-    return std::unexpected(added.error());
+  if (Result<> read = each_step(kPart, "decoders", config,
+                                [&](const ComponentConfig& one) { return add(one, steps); });
+      !read) {
+    return std::unexpected(read.error());
   }
   double total = 1.0;
   for (const DecoderStep& one : steps) {
     total *= growth(one);
   }
-  if (total > kMaxGrowth) {
-    return unsupported(fmt::format("Replace that lengthens a text more than {}-fold", kMaxGrowth));
+  if (total > kMaxDecoderGrowth) {
+    return fail(
+        ErrorCode::UnsupportedField,
+        fmt::format("{}: Replace lengthens a text more than {}-fold", kPart, kMaxDecoderGrowth),
+        std::string(kPart));
   }
   return steps;
 }

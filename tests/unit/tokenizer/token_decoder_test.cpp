@@ -116,8 +116,11 @@ TEST(TokenDecoding, BpeDecoderTurnsSuffixesIntoSpacesButTheLast) {
   EXPECT_EQ(deltas(kBpe, {"he", "llo</w>", "you</w>"}), "he|llo| you|");
   // Behind Fuse there is one token, which is the last.
   EXPECT_EQ(deltas(fused(kBpe), {"a</w>b", "</w>", "c"}), "ab||c|");
-  // The reference takes anything with a suffix for a BPEDecoder.
+  // The reference takes anything with a suffix whose type it does not know for a BPEDecoder.
   EXPECT_EQ(decode(R"({"type":"else","suffix":"b"})", {"ab", "b"}), "a ");
+  EXPECT_EQ(decode(R"({"suffix":"b"})", {"ab", "b"}), "a ");
+  EXPECT_EQ(decode(R"({"type":"Fuse","suffix":"b"})", {"ab", "b"}), "abb");
+  EXPECT_EQ(decode(R"({"type":"Fuse","suffix":1})", {"ab", "b"}), "abb");
 }
 
 TEST(TokenDecoding, ReplaceOfAString) {
@@ -330,7 +333,7 @@ TEST(TokenDecoderConfig, RefusesWhatTheReferenceRefuses) {
 }
 
 TEST(TokenDecoderConfig, NamesWhatItDoesNotSupport) {
-  EXPECT_NE(refusal(R"({"type":"Digits"})").find("'Digits'"), std::string::npos);
+  EXPECT_NE(refusal(R"({"type":"Digits"})").find("Digits"), std::string::npos);
   std::string nested = R"({"type":"Fuse"})";
   for (int i = 0; i < 20; ++i) {
     nested.insert(0, R"({"type":"Sequence","decoders":[)").append("]}");
