@@ -133,7 +133,7 @@ void AddedVocabulary::add(
     if (token.special) {
       special_contents_.insert(token.content);
     }
-    std::optional<TokenId> id = find(token.content);
+    std::optional<TokenId> id = token.id ? token.id : find(token.content);
     if (!id) {
       id = find_in_model(token.content);
     }

@@ -24,6 +24,8 @@ struct AddedToken {
   bool rstrip = false;       ///< Takes the white space behind it.
   bool normalized = false;   ///< Matched in normalized instead of raw text.
   bool special = false;      ///< Left out by `skip_special_tokens`.
+  /// Its id, where the kind of file fixes it. Otherwise the reference's rules number the token.
+  std::optional<TokenId> id = {};
 
   /// Member-wise.
   friend bool operator==(const AddedToken&, const AddedToken&) = default;
@@ -74,8 +76,8 @@ class AddedVocabulary {
  public:
   /// Adds tokens as one call of the reference does: one that the model or an earlier token spells
   /// keeps that id; the others are numbered from the size of the model's vocabulary on, even when
-  /// that id is taken. `find_in_model` gives the model's id of a spelling, `model_size` its
-  /// entries.
+  /// that id is taken. Tokens with an id of their own have that. `find_in_model` gives the model's
+  /// id of a spelling, `model_size` its entries.
   void add(const std::vector<AddedToken>& tokens, std::size_t model_size,
            const std::function<std::optional<TokenId>(std::string_view)>& find_in_model);
 

@@ -44,6 +44,8 @@ struct Tokenizer::Parts {
 
   static Result<std::shared_ptr<const Tokenizer>> create(Result<TokenizerSource> source,
                                                          std::string_view config_json);
+  Result<> add_tokens(TokenizerSource& source, std::vector<AddedToken> of_config);
+  Result<> prepare_matching();
   Result<> encode_text(std::string_view text, std::vector<TokenId>& out,
                        const std::stop_token& stop) const;
   Result<> encode_piece(std::string_view text, bool at_start, std::vector<TokenId>& out,
@@ -79,30 +81,53 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::Parts::create(Result<Tokeniz
   prepare_nfc();
   auto parts = std::make_unique<Parts>();
   parts->normalizer = std::move(source->normalizer);
-  parts->path = std::move(source->path);
   parts->around = std::move(source->around);
   parts->special_tokens = std::move(config->special_tokens);
-
-  const auto find = [&](std::string_view spelling) { return parts->path->find(spelling); };
-  parts->added.add(source->added_tokens, parts->path->size(), find);
-  std::erase_if(config->added_specials, [&](const AddedToken& token) {
-    return parts->added.find(token.content).has_value();
-  });
-  parts->added.add(config->added_specials, parts->path->size(), find);
-  Result<> normalized;
-  parts->added.finish([&](const std::string& content) {
-    std::string text = content;
-    if (Result<> applied = parts->normalizer.apply(text); !applied) {
-      normalized = applied;
+  for (auto& [name, text] : source->named) {
+    if (parts->special_tokens.find(name) == nullptr) {
+      parts->special_tokens.named.emplace_back(std::move(name), std::move(text));
     }
-    return text;
-  });
-  if (!normalized) {
-    return std::unexpected(normalized.error());
+  }
+  if (Result<> added = parts->add_tokens(*source, std::move(config->added_tokens)); !added) {
+    return std::unexpected(added.error());
   }
   parts->index_ids();
   parts->find_longest_token();
   return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(parts)));
+}
+
+// Also takes the path out of the source.
+Result<> Tokenizer::Parts::add_tokens(TokenizerSource& source, std::vector<AddedToken> of_config) {
+  if (source.written_ids) {
+    if (Result<> done = add_written_tokens(source, std::move(of_config)); !done) {
+      return done;
+    }
+    of_config.clear();
+  }
+  path = std::move(source.path);
+  const auto find = [&](std::string_view spelling) { return path->find(spelling); };
+  added.add(source.added_tokens, path->size(), find);
+  // Those that are not special must survive `skip_special_tokens`.
+  std::erase_if(of_config, [&](const AddedToken& token) {
+    return !token.special || added.find(token.content).has_value();
+  });
+  for (AddedToken& token : of_config) {
+    token.id.reset();
+  }
+  added.add(of_config, path->size(), find);
+  return source.plain_text ? Result<>() : prepare_matching();
+}
+
+Result<> Tokenizer::Parts::prepare_matching() {
+  Result<> normalized;
+  added.finish([&](const std::string& content) {
+    std::string text = content;
+    if (Result<> applied = normalizer.apply(text); !applied) {
+      normalized = applied;
+    }
+    return text;
+  });
+  return normalized;
 }
 
 void Tokenizer::Parts::find_longest_token() {
@@ -231,8 +256,11 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::filesystem::
       return std::unexpected(config.error());
     }
   }
-  Result<std::shared_ptr<const Tokenizer>> tokenizer =
-      Parts::create(read_source(*file, std::move(*text)), *config);
+  Result<TokenizerSource> source = read_source(*file, std::move(*text));
+  if (source && folder) {
+    source->plain_text = false;
+  }
+  Result<std::shared_ptr<const Tokenizer>> tokenizer = Parts::create(std::move(source), *config);
   if (!tokenizer) {
     Error failure = tokenizer.error();
     failure.message = fmt::format("{}: {}", path.string(), failure.message);

@@ -58,7 +58,7 @@ bool flag(const json::Value& entry, std::string_view name) {
   return value != nullptr && value->as_bool() != nullptr && *value->as_bool();
 }
 
-Result<std::vector<AddedToken>> added_specials(const json::Value& decoder) {
+Result<std::vector<AddedToken>> added_tokens(const json::Value& decoder) {
   if (decoder.as_object() == nullptr) {
     return bad("added_tokens_decoder must be an object");
   }
@@ -71,16 +71,19 @@ Result<std::vector<AddedToken>> added_specials(const json::Value& decoder) {
       return bad(fmt::format("added_tokens_decoder: '{}' is not an id", member.key));
     }
     const json::Value* content = member.value.find("content");
-    if (!flag(member.value, "special") || content == nullptr || content->as_string() == nullptr ||
-        content->as_string()->empty()) {
+    if (content == nullptr || content->as_string() == nullptr || content->as_string()->empty()) {
       continue;
+    }
+    if (id > kMaxTokenId) {
+      return bad(fmt::format("added_tokens_decoder: {} is above {}", id, kMaxTokenId));
     }
     by_id[id] = {*content->as_string(),
                  flag(member.value, "single_word"),
                  flag(member.value, "lstrip"),
                  flag(member.value, "rstrip"),
                  flag(member.value, "normalized"),
-                 true};
+                 flag(member.value, "special"),
+                 static_cast<TokenId>(id)};
   }
   std::vector<AddedToken> tokens;
   for (auto& [id, token] : by_id) {
@@ -106,11 +109,11 @@ Result<TokenizerConfig> read_tokenizer_config(std::string_view text) {
   result.special_tokens = special_tokens(*config);
   if (const json::Value* decoder = config->find("added_tokens_decoder");
       decoder != nullptr && !decoder->is_null()) {
-    Result<std::vector<AddedToken>> tokens = added_specials(*decoder);
+    Result<std::vector<AddedToken>> tokens = added_tokens(*decoder);
     if (!tokens) {
       return std::unexpected(tokens.error());
     }
-    result.added_specials = std::move(*tokens);
+    result.added_tokens = std::move(*tokens);
   }
   return result;
 }

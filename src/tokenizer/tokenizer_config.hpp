@@ -11,12 +11,11 @@ namespace fairlead::tokenizer {
 
 /// What the tokenizer needs of a `tokenizer_config.json`.
 struct TokenizerConfig {
-  SpecialTokens special_tokens;            ///< For chat templates.
-  std::vector<AddedToken> added_specials;  ///< Special entries of `added_tokens_decoder`, by id.
+  SpecialTokens special_tokens;          ///< For chat templates.
+  std::vector<AddedToken> added_tokens;  ///< `added_tokens_decoder`, by the written ids.
 };
 
-/// Reads the file's text; empty text gives an empty result. Entries of `added_tokens_decoder` that
-/// are not special are left out: they must survive `skip_special_tokens`.
+/// Reads the file's text; empty text gives an empty result.
 Result<TokenizerConfig> read_tokenizer_config(std::string_view text);
 
 }  // namespace fairlead::tokenizer

@@ -1,5 +1,11 @@
 #include "tokenizer/tokenizer_source.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 namespace fairlead::tokenizer {
@@ -23,6 +29,25 @@ Result<TokenizerSource> make_source(const TokenizerFile& file) {
   source.path = std::move(*path);
   source.added_tokens = file.added_tokens;
   return source;
+}
+
+Result<> add_written_tokens(TokenizerSource& source, std::vector<AddedToken> tokens) {
+  std::unordered_set<std::string_view> contents;
+  std::unordered_set<TokenId> ids;
+  for (const AddedToken& token : tokens) {
+    contents.insert(token.content);
+    ids.insert(*token.id);
+    if (source.path->contains(*token.id) && source.path->bytes(*token.id) != token.content) {
+      return fail(
+          ErrorCode::InvalidRequest,
+          fmt::format("added token '{}': {} is the id of another token", token.content, *token.id));
+    }
+  }
+  std::erase_if(source.added_tokens, [&](const AddedToken& token) {
+    return contents.contains(token.content) || (token.id && ids.contains(*token.id));
+  });
+  std::ranges::move(tokens, std::back_inserter(source.added_tokens));
+  return {};
 }
 
 }  // namespace fairlead::tokenizer
