@@ -7,13 +7,16 @@ only. `--json FILE` keeps the raw reports.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
+import random
 import shutil
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 
@@ -45,6 +48,19 @@ def prompt_of(words):
     return " ".join(WORDS[i % len(WORDS)] for i in range(words))
 
 
+def python_sources(size=20_000_000):
+    """Text as people write it: the standard library's sources, in an order of no meaning."""
+    paths = sorted(pathlib.Path(sysconfig.get_path("stdlib")).rglob("*.py"))
+    paths = [path for path in paths if "site-packages" not in path.parts]
+    random.Random(1).shuffle(paths)
+    text = ""
+    for path in paths:
+        text += path.read_text(errors="ignore").encode("ascii", "ignore").decode()
+        if len(text) > size:
+            break
+    return text[:size]
+
+
 def rss_kib(pid):
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
@@ -57,6 +73,7 @@ class Bench:
         self.binary = args.binary
         self.loadgen = args.loadgen
         self.model_path = args.model_path
+        self.text_model = args.text_model if pathlib.Path(args.text_model).exists() else args.model_path
         self.scale = args.scale
         self.only = set(args.only.split(",")) if args.only else None
         self.reports = {}
@@ -121,6 +138,7 @@ class Bench:
                       "--warmup", 500, "--prompt", prompt, "--max-tokens", 16)
         self.scenario("S6", free, "--connections", 256, "--requests", int(4096 * n), "--warmup", 256,
                       "--prompt", prompt_of(500), "--max-tokens", 512)
+        self.long_prompts()
         self.routing_cost()
         if self.wanted("floor"):
             done = subprocess.run([self.loadgen, "floor"], capture_output=True, text=True, check=True)
@@ -128,15 +146,35 @@ class Bench:
         if self.wanted("idle"):
             self.idle()
 
+    @staticmethod
+    @contextlib.contextmanager
+    def model_of(path, context):
+        """A copy of a model's folder whose context is so many tokens."""
+        with tempfile.TemporaryDirectory() as folder:
+            model = shutil.copytree(path, pathlib.Path(folder) / "demo")
+            config = model / "config.json"
+            values = json.loads(config.read_text()) if config.exists() else {}
+            config.write_text(json.dumps({**values, "max_position_embeddings": context}))
+            yield model
+
+    def long_prompts(self):
+        """Prompts of which each has another text, and the turns of a conversation that share all but the last message."""
+        n = self.scale
+        engine = ["--speedup-ratio", "0", "--max-model-len", "262144"]
+        with self.model_of(self.text_model, 262144) as model:
+            corpus = model / "corpus.txt"
+            corpus.write_text(python_sources())
+            for name, count, history, turn in [("S3", 3000, 0, 32_000), ("S4", 300, 0, 240_000), ("S4 next turn", 1000, 239_000, 1000)]:
+                self.scenario(name, engine, "--unary", "--connections", 4, "--requests", int(count * n), "--warmup", 50,
+                              "--corpus", corpus, "--history-bytes", history, "--turn-bytes", turn, "--max-tokens", 16,
+                              model_path=str(model))
+
     def routing_cost(self):
         """The same requests with and without routing by KV cache, in turns: what it adds is the difference."""
         n = self.scale
         engine = ["--speedup-ratio", "0", "--max-model-len", "65536", "--num-gpu-blocks", "200000",
                   "--kv-events", "127.0.0.1:0", "--kv-replay", "127.0.0.1:0"]
-        with tempfile.TemporaryDirectory() as folder:
-            model = shutil.copytree(self.model_path, pathlib.Path(folder) / "demo")
-            config = json.loads((model / "config.json").read_text())
-            (model / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 65536}))
+        with self.model_of(self.model_path, 65536) as model:
             for name, tokens, count in [("1k", 1000, 6000), ("60k", 60000, 300)]:
                 for mode in ["least-loaded", "kv"]:
                     self.scenario(f"{name} {mode}", engine, "--completions", "--unary", "--connections", 4,
@@ -213,8 +251,10 @@ def main():
     parser.add_argument("--binary", default=str(ROOT / "build/release/fairlead"))
     parser.add_argument("--loadgen", default=str(ROOT / "build/release/fairlead-loadgen"))
     parser.add_argument("--model-path", default=str(ROOT / "share/demo"))
+    parser.add_argument("--text-model", default=str(ROOT / "tests/.assets/qwen3"),
+                        help="model of the long prompts of text (tools/fetch_test_assets.sh qwen3); without it, that of the others")
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the request counts")
-    parser.add_argument("--only", help="comma list of S1,S1p,S2,S6,'1k kv','1k least-loaded','60k …',floor,idle")
+    parser.add_argument("--only", help="comma list of S1,S1p,S2,S3,S4,'S4 next turn',S6,'1k kv','1k least-loaded','60k …',floor,idle")
     parser.add_argument("--json", help="file for the raw reports")
     args = parser.parse_args()
     bench = Bench(args)

@@ -8,12 +8,24 @@
 #include "loadgen/options.hpp"
 #include "loadgen/run.hpp"
 
+namespace {
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
 // Load generator: open and closed loop, checks every answer against a folded one, prints one line
 // of JSON.
 int main(int argc, char** argv) {
   fairlead::loadgen::Options options;
   std::string address = "127.0.0.1:8000";
   std::string prompt_file;
+  std::string corpus_file;
   bool completions = false;
   bool unary = false;
   CLI::App app{"fairlead-loadgen"};
@@ -28,6 +40,10 @@ int main(int argc, char** argv) {
   app.add_option("--max-tokens", options.max_tokens)->check(CLI::PositiveNumber);
   app.add_option("--prompt", options.prompt);
   app.add_option("--prompt-file", prompt_file);
+  app.add_option("--corpus", corpus_file, "chat: a text that prompts are cut from, each another");
+  app.add_option("--history-bytes", options.history_bytes,
+                 "of the corpus in messages that all requests share");
+  app.add_option("--turn-bytes", options.turn_bytes, "of the corpus in the last message");
   app.add_option("--prompt-tokens", options.prompt_tokens, "completions: a prompt of token ids");
   app.add_option("--pid", options.pid, "server process");
   app.add_option("--deadline", options.deadline_seconds);
@@ -46,10 +62,10 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (!prompt_file.empty()) {
-    std::ifstream file(prompt_file);
-    std::ostringstream text;
-    text << file.rdbuf();
-    options.prompt = text.str();
+    options.prompt = read_file(prompt_file);
+  }
+  if (!corpus_file.empty()) {
+    options.corpus = read_file(corpus_file);
   }
   const std::size_t colon = address.rfind(':');
   if (colon == std::string::npos) {

@@ -18,9 +18,12 @@ struct Options {
   double rate = 0;                 ///< Open loop: requests per second; 0 = closed loop.
   int max_tokens = 64;             ///< Output tokens per request.
   std::string prompt;              ///< User text.
-  std::size_t prompt_tokens = 0;   ///< Completions: so many token ids instead; 0 = the text.
-  int pid = 0;                     ///< Server process, whose CPU time is measured.
-  double deadline_seconds = 120;   ///< Gives up and reports after this.
+  std::string corpus;  ///< Chat: each prompt takes other texts of this; empty = `prompt`.
+  std::size_t history_bytes = 0;  ///< Of them: messages that all requests share.
+  std::size_t turn_bytes = 1000;  ///< And the last message, which no two requests share.
+  std::size_t prompt_tokens = 0;  ///< Completions: so many token ids instead; 0 = the text.
+  int pid = 0;                    ///< Server process, whose CPU time is measured.
+  double deadline_seconds = 120;  ///< Gives up and reports after this.
 };
 
 }  // namespace fairlead::loadgen

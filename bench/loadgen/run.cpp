@@ -10,6 +10,7 @@
 #include "base/json.hpp"
 #include "loadgen/connection.hpp"
 #include "loadgen/process.hpp"
+#include "loadgen/requests.hpp"
 #include "net/event.hpp"
 #include "net/socket.hpp"
 #include "net/task_group.hpp"
@@ -30,41 +31,9 @@ double percentile(std::vector<float>& values, double fraction) {
   return values[index];
 }
 
-std::string request_bytes(const Options& options, bool stream) {
-  std::string body;
-  json::Writer writer(body);
-  writer.begin_object().key("model").string(options.model);
-  if (options.chat) {
-    writer.key("messages").begin_array().begin_object().key("role").string("user");
-    writer.key("content").string(options.prompt).end_object().end_array();
-  } else {
-    writer.key("prompt");
-    if (options.prompt_tokens == 0) {
-      writer.string(options.prompt);
-    } else {
-      writer.begin_array();
-      for (std::size_t i = 0; i < options.prompt_tokens; ++i) {
-        writer.unsigned_integer(10 + i * 7919 % 2000);
-      }
-      writer.end_array();
-    }
-  }
-  writer.key("max_tokens").integer(options.max_tokens).key("ignore_eos").boolean(true);
-  writer.key("temperature").integer(0);
-  if (stream) {
-    writer.key("stream").boolean(true);
-  }
-  writer.end_object();
-  return fmt::format(
-      "POST {} HTTP/1.1\r\nHost: {}:{}\r\nContent-Type: application/json\r\nContent-Length: "
-      "{}\r\n\r\n{}",
-      options.chat ? "/v1/chat/completions" : "/v1/completions", options.host, options.port,
-      body.size(), body);
-}
-
 class Run {
  public:
-  explicit Run(const Options& options) : options_(options) {}
+  explicit Run(const Options& options) : options_(options), requests_(options) {}
 
   std::string report() {
     net::Reactor reactor("loadgen");
@@ -88,7 +57,6 @@ class Run {
                                    std::chrono::duration<double>(options_.deadline_seconds));
     co_await learn_reference();
     if (failure_.empty()) {
-      request_ = request_bytes(options_, options_.stream);
       co_await (options_.rate > 0 ? open_loop() : closed_loop());
     }
     if (finished_ < options_.requests && failure_.empty()) {
@@ -110,7 +78,7 @@ class Run {
       reference_ = outcome.text;
       done.set();
     });
-    connection.send(request_bytes(options_, false));
+    connection.send(requests_.next(false));
     if (!co_await done.wait_until(deadline_)) {
       failure_ = "no answer to the first request";
     } else if (failure_.empty() && reference_.empty()) {
@@ -169,7 +137,7 @@ class Run {
       Connection* const connection = idle_.back();
       idle_.pop_back();
       ++sent_;
-      connection->send(request_);
+      connection->send(requests_.next(options_.stream));
     }
     if (finished_ < options_.requests) {
       co_await all_done_.wait_until(deadline_);
@@ -180,7 +148,7 @@ class Run {
   void next(Connection& connection) {
     if (sent_ < options_.warmup + options_.requests) {
       ++sent_;
-      connection.send(request_);
+      connection.send(requests_.next(options_.stream));
     }
   }
 
@@ -279,10 +247,10 @@ class Run {
   }
 
   const Options& options_;
+  Requests requests_;
   net::TcpDialer dialer_;
   net::Address address_;
   TimePoint deadline_;
-  std::string request_;
   std::string reference_;
   std::string failure_;
   net::Event all_done_;

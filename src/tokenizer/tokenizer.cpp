@@ -24,6 +24,8 @@ namespace {
 
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
 
+constexpr std::size_t kUsualTokenBytes = 4;
+
 constexpr std::uint8_t kKnown = 1;
 constexpr std::uint8_t kSpecial = 2;
 constexpr std::uint8_t kAdded = 4;
@@ -221,6 +223,7 @@ Result<> Tokenizer::Parts::encode_text(std::string_view text, std::vector<TokenI
                                        const std::stop_token& stop) const {
   std::vector<TextPart> pieces;
   added.split_raw(text, pieces);
+  out.reserve(out.size() + text.size() / kUsualTokenBytes);
   for (const TextPart& piece : pieces) {
     if (piece.id) {
       out.push_back(*piece.id);
