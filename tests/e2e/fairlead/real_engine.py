@@ -17,6 +17,7 @@ import httpx
 
 from fairlead.waiting import wait_until
 
+START_SECONDS = 300
 HOME = Path(os.environ.get("VLLM_CPU_HOME", "/nonexistent"))
 MODEL = "smollm2-135m"
 PROCESSORS = Path(__file__).resolve().parents[1] / "real"
@@ -56,8 +57,8 @@ def real_engine(folder, frontend, *more, at=None):
             env=env, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
     process.url, process.grpc = f"http://127.0.0.1:{http}", f"http://127.0.0.1:{grpc}"
     try:
-        wait_until(lambda: httpx.get(f"{process.url}/v1/models", timeout=5).json()["data"][0]["id"] == MODEL, 300,
-                   f"vLLM, see {log}", interval=0.5)
+        wait_until(lambda: httpx.get(f"{process.url}/v1/models", timeout=5).json()["data"][0]["id"] == MODEL,
+                   START_SECONDS, f"vLLM, see {log}", interval=0.5)
         yield process
     finally:
         process.send_signal(signal.SIGTERM)

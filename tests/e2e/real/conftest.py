@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from fairlead import real_sglang
-from fairlead.real_engine import HOME, real_engine
+from fairlead.real_engine import HOME, START_SECONDS, real_engine
 from fairlead.real_sglang import sglang_engines
 
 
@@ -18,7 +18,9 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.timeout(2 * real_sglang.START_SECONDS))
             if not real_sglang.installed():
                 item.add_marker(pytest.mark.skip(reason="no SGLANG_CPU_HOME with a real engine"))
-        elif not (HOME / ".ready").exists():
+            continue
+        item.add_marker(pytest.mark.timeout(2 * START_SECONDS))
+        if not (HOME / ".ready").exists():
             item.add_marker(pytest.mark.skip(reason="no VLLM_CPU_HOME with a real engine"))
 
 
