@@ -281,12 +281,7 @@ class Expander {
     std::string_view name = pattern_.substr(pos_ + 2, end - pos_ - 2);
     const bool negated = name.starts_with('^');
     name.remove_prefix(negated ? 1 : 0);
-    std::optional<CodePointSet> points;
-    if (name == "digit") {
-      points = digit_class();
-    } else if (name == "alpha" || name == "upper" || name == "lower" || name == "space") {
-      points = property(name);
-    }
+    const std::optional<CodePointSet> points = posix_class(name);
     if (!points) {
       return unsupported(fmt::format("[:{}:]", name));
     }

@@ -1,6 +1,7 @@
 #include "tokenizer/unicode.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <string>
 
@@ -117,6 +118,42 @@ std::optional<CodePointSet> category(std::string_view name) {
   return select(data::kCategories, data::kCategoriesSize, 5, matches);
 }
 
+// The union of general categories and their groups.
+CodePointSet categories(std::initializer_list<std::string_view> names,
+                        std::vector<data::Range> more = {}) {
+  for (const std::string_view name : names) {
+    const CodePointSet set = *category(name);
+    more.insert(more.end(), set.ranges().begin(), set.ranges().end());
+  }
+  return CodePointSet(std::move(more));
+}
+
+// The classes that POSIX names and Unicode does not.
+std::optional<CodePointSet> posix_only(std::string_view name) {
+  if (name == "alnum") {
+    return categories({"nd"}, {data::kAlphabetic, data::kAlphabetic + data::kAlphabeticSize});
+  }
+  if (name == "ascii") {
+    return CodePointSet({{0, 0x7F}});
+  }
+  if (name == "blank") {
+    return categories({"zs"}, {{'\t', '\t'}});
+  }
+  if (name == "cntrl") {
+    return category("cc");
+  }
+  if (name == "graph") {
+    return categories({"l", "m", "n", "p", "s", "cf", "co"});
+  }
+  if (name == "print") {
+    return categories({"l", "m", "n", "p", "s", "cf", "co", "zs"});
+  }
+  if (name == "xdigit") {
+    return CodePointSet({{'0', '9'}, {'A', 'F'}, {'a', 'f'}});
+  }
+  return std::nullopt;
+}
+
 std::optional<CodePointSet> script(std::string_view name) {
   const data::ScriptName* end = data::kScriptNames + data::kScriptNamesSize;
   const data::ScriptName* it = std::lower_bound(
@@ -184,7 +221,19 @@ std::optional<CodePointSet> property(std::string_view name, bool in_brackets) {
       return CodePointSet({row.ranges, row.ranges + *row.size});
     }
   }
-  return script(key);
+  const std::optional<CodePointSet> posix = posix_only(key);
+  return posix ? posix : script(key);
+}
+
+std::optional<CodePointSet> posix_class(std::string_view name) {
+  if (name == "punct") {
+    return categories({"p", "s"});
+  }
+  if (name == "alpha" || name == "digit" || name == "lower" || name == "space" || name == "upper" ||
+      name == "word") {
+    return property(name, true);
+  }
+  return posix_only(name);
 }
 
 CodePointSet space_class() { return CodePointSet({data::kSpace, data::kSpace + data::kSpaceSize}); }

@@ -30,10 +30,14 @@ class CodePointSet {
 };
 
 /// The set that the reference's regex calls `\p{name}`: general categories and their groups,
-/// scripts, and the few binary properties that have a table. Case, spaces, `-` and `_` in the name
-/// do not matter. Nothing when the name is unknown here.
-/// `in_brackets` as for `word_class`.
+/// scripts, POSIX classes, and the few binary properties that have a table. Case, spaces, `-` and
+/// `_` in the name do not matter. Nothing when the name is unknown here. `in_brackets` as for
+/// `word_class`.
 std::optional<CodePointSet> property(std::string_view name, bool in_brackets = false);
+
+/// The set that the reference's regex calls `[:name:]` in brackets; its `punct` has the symbols,
+/// which that of `property` lacks. Nothing when the name is unknown.
+std::optional<CodePointSet> posix_class(std::string_view name);
 
 /// `\s` of the reference's regex.
 CodePointSet space_class();

@@ -33,6 +33,14 @@ TEST(Regex, ExpandsUnicodeClasses) {
   EXPECT_EQ(matches(R"([\w-]+)", "a-b c"), "a-b|c");
   EXPECT_EQ(matches(R"(\d+)", "1٣½2"), "1٣|2");
   EXPECT_EQ(matches(R"([[:alpha:]]+[[:^digit:]])", "ab- c1"), "ab-");
+  EXPECT_EQ(matches(R"([[:punct:]]+)", "a$+!€♥、b"), "$+!€♥、");  // with the symbols
+  EXPECT_EQ(matches(R"(\p{Punct}+)", "a$+!€♥、b"), "!|、");
+  EXPECT_EQ(matches(R"([[:word:]]+)", "a²b_1"), "a|b_1");  // as \w in brackets
+  EXPECT_EQ(matches(R"([[:alnum:]&&[:^xdigit:]]+)", "fghi_9٣"), "ghi|٣");
+  EXPECT_EQ(matches(R"([[:blank:][:cntrl:]]+)", "a\t \u3000\u2028\u0085b"), "\t \u3000|\u0085");
+  EXPECT_EQ(matches(R"([[:graph:]]+)", "é\u00AD\uE000 \u0378"), "é\u00AD\uE000");
+  EXPECT_EQ(matches(R"([[:print:]]+)", "a\u3000b\n\u2028"), "a\u3000b");
+  EXPECT_EQ(matches(R"([^[:ascii:]]+)", "aéb"), "é");
   EXPECT_EQ(matches(R"(\bfoo\b)", "foo foobar \u1C89foo foo"), "foo|foo");
   EXPECT_EQ(matches(R"(\p{Cs})", "abc"), "");
 }
@@ -60,7 +68,7 @@ TEST(Regex, SkipsAnEmptyMatchBehindAMatch) {
 TEST(Regex, RefusesWhatItCannotKeepExact) {
   for (const std::string_view pattern :
        {R"(\X)", R"(\p{NoSuchScript})", R"(\p{Age=16.0})", R"((?i:é))", R"((?i)\p{Lu})",
-        R"((?x) a)", R"([[:graph:]])", R"([[:word:]])", R"([[:punct:]])", R"(\R)", R"((?~abc))",
+        R"((?x) a)", R"([[:letter:]])", R"([[:emoji:]])", R"([[:Punct:]])", R"(\R)", R"((?~abc))",
         R"((*FAIL))", R"(\pL)", R"(a\)", R"([a)", R"(\p{L)", R"([]a])", R"((?<n)",
         R"((?i:\x{E9}))"}) {
     const Result<Regex> regex = Regex::compile(pattern);
