@@ -48,7 +48,8 @@ constexpr auto kProbe = std::to_array<OptionSpec>({
 constexpr auto kTokenize = std::to_array<OptionSpec>({
     {.name = "model",
      .value_name = "PATH",
-     .help = "Model folder, one tokenizer file, or a hub name, ORG/NAME[@REVISION]",
+     .help = "Model folder, one tokenizer file, or a hub name, ORG/NAME[@REVISION]. What a "
+             "tokenizer.json says about truncation and padding is done",
      .dyn_name = "-"},
     {.name = "decode", .kind = Bool, .help = "Lines hold ids; answer with text", .dyn_name = "-"},
 });

@@ -10,7 +10,9 @@
 #include "base/json.hpp"
 #include "base/lines.hpp"
 #include "tokenizer/incremental_decoder.hpp"
+#include "tokenizer/length_rules.hpp"
 #include "tokenizer/tokenizer.hpp"
+#include "tokenizer/tokenizer_json.hpp"
 
 namespace fairlead::tokenizer {
 
@@ -62,6 +64,13 @@ Result<std::string> encode_line(const Tokenizer& tokenizer, const json::Value& r
   }
   std::vector<TokenId> encoded;
   if (Result<> done = tokenizer.encode(*text->as_string(), *specials, encoded); !done) {
+    return std::unexpected(done.error());
+  }
+  const AddedIds& around = tokenizer.ids_around();
+  if (Result<> done =
+          apply_length_rules(tokenizer.length_rules(), *specials ? around.before.size() : 0,
+                             *specials ? around.behind.size() : 0, encoded);
+      !done) {
     return std::unexpected(done.error());
   }
   std::string answer;

@@ -38,6 +38,7 @@ struct Tokenizer::Parts {
   std::unique_ptr<const TextPath> path;
   AddedVocabulary added;
   AddedIds around;
+  LengthRules length_rules;
   SpecialTokens special_tokens;
   std::vector<std::uint8_t> flags;  // by id
   std::unordered_map<TokenId, std::string>
@@ -84,6 +85,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::Parts::create(Result<Tokeniz
   auto parts = std::make_unique<Parts>();
   parts->normalizer = std::move(source->normalizer);
   parts->around = std::move(source->around);
+  parts->length_rules = source->length_rules;
   parts->special_tokens = std::move(config->special_tokens);
   for (auto& [name, text] : source->named) {
     if (parts->special_tokens.find(name) == nullptr) {
@@ -380,6 +382,10 @@ bool Tokenizer::is_special(TokenId id) const {
 bool Tokenizer::is_known(TokenId id) const {
   return id < parts_->flags.size() && (parts_->flags[id] & kKnown) != 0;
 }
+
+const AddedIds& Tokenizer::ids_around() const { return parts_->around; }
+
+const LengthRules& Tokenizer::length_rules() const { return parts_->length_rules; }
 
 const SpecialTokens& Tokenizer::special_tokens() const { return parts_->special_tokens; }
 

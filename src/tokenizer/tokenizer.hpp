@@ -17,6 +17,8 @@
 namespace fairlead::tokenizer {
 
 class TokenDecoder;
+struct AddedIds;
+struct LengthRules;
 
 /// A token's number.
 using TokenId = std::uint32_t;
@@ -33,7 +35,8 @@ struct SpecialTokens {
 
 /// Text to token ids and back, exactly as the reference library (`tokenizers` 0.23) does it for the
 /// same `tokenizer.json`. A file with a component that is not supported exactly does not load.
-/// Truncation and padding of the file are not applied, as `transformers` switches them off.
+/// Truncation and padding of the file are left to whoever wants them (`length_rules`), as
+/// `transformers` switches them off.
 /// Immutable after loading and shared by all threads.
 class Tokenizer {
  public:
@@ -77,6 +80,10 @@ class Tokenizer {
   bool is_special(TokenId id) const;
   /// True when the id has a token.
   bool is_known(TokenId id) const;
+  /// What `encode` puts around the ids of a text when special tokens are added.
+  const AddedIds& ids_around() const;
+  /// What the file says about truncation and padding, which `encode` does not apply.
+  const LengthRules& length_rules() const;
   /// The special tokens named in `tokenizer_config.json`.
   const SpecialTokens& special_tokens() const;
 

@@ -90,10 +90,9 @@ Result<std::unique_ptr<const TokenizerFile>> read_tokenizer_json(std::string tex
       return {};
     }
     const std::pair<std::string_view, json::Value*> components[] = {
-        {"normalizer", &file->normalizer},
-        {"pre_tokenizer", &file->pre_tokenizer},
-        {"post_processor", &file->post_processor},
-        {"decoder", &file->decoder}};
+        {"normalizer", &file->normalizer},         {"pre_tokenizer", &file->pre_tokenizer},
+        {"post_processor", &file->post_processor}, {"decoder", &file->decoder},
+        {"truncation", &file->truncation},         {"padding", &file->padding}};
     for (const auto& [name, target] : components) {
       if (key == name) {
         Result<json::Value> value = document(json, key);

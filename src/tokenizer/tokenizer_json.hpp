@@ -22,6 +22,8 @@ struct TokenizerFile {
   json::Value pre_tokenizer;             ///< How text is cut into words.
   json::Value post_processor;            ///< What is put around the ids.
   json::Value decoder;                   ///< How tokens become text.
+  json::Value truncation;                ///< How long texts are cut.
+  json::Value padding;                   ///< How short texts are filled.
 };
 
 /// Reads a `tokenizer.json`. Takes its text by value since parsing needs spare room behind it.

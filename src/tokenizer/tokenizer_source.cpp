@@ -24,9 +24,14 @@ Result<TokenizerSource> make_source(const TokenizerFile& file) {
   if (!path) {
     return std::unexpected(path.error());
   }
+  Result<LengthRules> length_rules = read_length_rules(file.truncation, file.padding);
+  if (!length_rules) {
+    return std::unexpected(length_rules.error());
+  }
   source.normalizer = std::move(*normalizer);
   source.around = std::move(*around);
   source.path = std::move(*path);
+  source.length_rules = *length_rules;
   source.added_tokens = file.added_tokens;
   return source;
 }

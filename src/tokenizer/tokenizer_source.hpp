@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "tokenizer/added_tokens.hpp"
+#include "tokenizer/length_rules.hpp"
 #include "tokenizer/normalizer.hpp"
 #include "tokenizer/text_path.hpp"
 #include "tokenizer/tokenizer_json.hpp"
@@ -27,6 +28,7 @@ struct TokenizerSource {
   /// The reference of this kind of file does not look for added tokens in a text. So it is for a
   /// file that is loaded by itself; that of a folder goes with templates, which spell them out.
   bool plain_text = false;
+  LengthRules length_rules = {};  ///< None unless set.
 };
 
 /// What a `tokenizer.json` gives. Takes the model out of `file`.

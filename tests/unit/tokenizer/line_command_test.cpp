@@ -15,11 +15,11 @@ namespace {
 class TokenizeLines : public ::testing::Test {
  protected:
   TokenizeLines() {
-    testing::SmallModel small;
     small.added_tokens = "[" + testing::added_token("<s>", "special") + "]";
     small.post_processor = R"({"type":"BertProcessing","cls":["<s>",256],"sep":["b",98]})";
-    std::ofstream(path_) << small.json();
+    write(small.json());
   }
+  void write(const std::string& json) const { std::ofstream(path_) << json; }
   void TearDown() override { std::filesystem::remove(path_); }
 
   std::string run(const std::string& input, bool decode = false) const {
@@ -29,6 +29,7 @@ class TokenizeLines : public ::testing::Test {
     return out.str();
   }
 
+  testing::SmallModel small;
   std::filesystem::path path_ =
       std::filesystem::path(::testing::TempDir()) /
       ("fairlead_line_command_test_" + std::to_string(::getpid()) + ".json");
@@ -37,6 +38,19 @@ class TokenizeLines : public ::testing::Test {
 TEST_F(TokenizeLines, EncodesEachLine) {
   EXPECT_EQ(run("{\"text\":\"a\"}\n{\"text\":\"a\",\"add_special_tokens\":false}"),
             "{\"ids\":[256,97,98]}\n{\"ids\":[97]}\n");
+}
+
+TEST_F(TokenizeLines, TruncatesAndPadsAsTheFileSays) {
+  std::string json = small.json();
+  json.insert(1,
+              R"("truncation":{"max_length":4,"strategy":"LongestFirst","stride":0},)"
+              R"("padding":{"strategy":{"Fixed":6},"direction":"Left","pad_to_multiple_of":null,)"
+              R"("pad_id":0,"pad_type_id":0,"pad_token":"x"},)");
+  write(json);
+  EXPECT_EQ(run("{\"text\":\"abcde\"}\n{\"text\":\"abcde\",\"add_special_tokens\":false}"),
+            "{\"ids\":[0,0,256,97,98,98]}\n{\"ids\":[0,0,97,98,99,100]}\n");
+  EXPECT_EQ(testing::encode(*testing::make(json), "abcde", true),
+            (std::vector<TokenId>{256, 97, 98, 99, 100, 101, 98}));  // what engines are sent
 }
 
 TEST_F(TokenizeLines, DecodesWithDeltas) {
