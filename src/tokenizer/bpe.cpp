@@ -89,9 +89,13 @@ Result<> BpeModel::add_merge(std::string_view left, std::string_view right) {
                                         : "its result"),
                 "model.merges");
   }
-  merges_.add(*left_id, *right_id, *merged_id);
-  pairs_.push_back({*left_id, *right_id, *merged_id});
+  add_merge({*left_id, *right_id, *merged_id});
   return {};
+}
+
+void BpeModel::add_merge(const BpePaths::Pair& pair) {
+  merges_.add(pair.left, pair.right, pair.merged);
+  pairs_.push_back(pair);
 }
 
 void BpeModel::finish() {

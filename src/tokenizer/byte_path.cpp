@@ -1,6 +1,9 @@
 #include "tokenizer/byte_path.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "tokenizer/bpe.hpp"
@@ -8,14 +11,21 @@
 #include "tokenizer/component_config.hpp"
 #include "tokenizer/model_json.hpp"
 #include "tokenizer/pre_tokenizer.hpp"
+#include "tokenizer/rank_merges.hpp"
 
 namespace fairlead::tokenizer {
 namespace {
 
+// What added tokens decode to.
+enum class AddedText : std::uint8_t {
+  Mapped,   // the bytes that their characters stand for, where all do
+  Verbatim  // themselves
+};
+
 class BytePath final : public TextPath {
  public:
-  BytePath(PreTokenizer pre_tokenizer, BpeModel model)
-      : pre_tokenizer_(std::move(pre_tokenizer)), model_(std::move(model)) {}
+  BytePath(PreTokenizer pre_tokenizer, BpeModel model, AddedText added)
+      : pre_tokenizer_(std::move(pre_tokenizer)), model_(std::move(model)), added_(added) {}
 
   Result<> encode(std::string_view text, std::size_t /*start_bytes*/, std::vector<TokenId>& out,
                   const std::stop_token& stop) const override {
@@ -41,7 +51,9 @@ class BytePath final : public TextPath {
   std::string_view bytes(TokenId id) const override { return vocabulary().bytes(id); }
   std::string added_bytes(std::string_view content) const override {
     std::string bytes;
-    return append_byte_level_bytes(bytes, content) ? bytes : std::string(content);
+    return added_ == AddedText::Mapped && append_byte_level_bytes(bytes, content)
+               ? bytes
+               : std::string(content);
   }
 
  private:
@@ -49,6 +61,7 @@ class BytePath final : public TextPath {
 
   PreTokenizer pre_tokenizer_;
   BpeModel model_;
+  AddedText added_;
 };
 
 Result<BpeModel> read_byte_model(const ModelSource& source, CharBpeOptions options) {
@@ -128,7 +141,30 @@ Result<std::unique_ptr<const TextPath>> make_byte_path(const TokenizerFile& file
   if (!model) {
     return std::unexpected(model.error());
   }
-  return std::make_unique<const BytePath>(std::move(*pre_tokenizer), std::move(*model));
+  return std::make_unique<const BytePath>(std::move(*pre_tokenizer), std::move(*model),
+                                          AddedText::Mapped);
+}
+
+Result<std::unique_ptr<const TextPath>> make_rank_path(Vocabulary vocabulary, Scanner scanner) {
+  for (int byte = 0; byte < 256; ++byte) {
+    const char c = static_cast<char>(byte);
+    if (!vocabulary.find_bytes({&c, 1})) {
+      return fail(ErrorCode::InvalidRequest, fmt::format("no token for the byte 0x{:02X}", byte));
+    }
+  }
+  // A word that is a token is that token, also when joining would not lead to it.
+  Result<BpeModel> model = BpeModel::create(
+      std::move(vocabulary),
+      {.unk_token = {}, .fuse_unk = false, .byte_fallback = false, .ignore_merges = true});
+  if (!model) {
+    return std::unexpected(model.error());
+  }
+  for (const BpePaths::Pair& merge : merges_by_id(model->vocabulary())) {
+    model->add_merge(merge);
+  }
+  model->finish();
+  return std::make_unique<const BytePath>(PreTokenizer::of_scanner(scanner), std::move(*model),
+                                          AddedText::Verbatim);
 }
 
 }  // namespace fairlead::tokenizer

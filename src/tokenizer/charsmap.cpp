@@ -1,54 +1,11 @@
 #include "tokenizer/charsmap.hpp"
 
-#include <array>
-
 #include "base/utf8.hpp"
+#include "tokenizer/base64.hpp"
 
 namespace fairlead::tokenizer {
 
 namespace {
-
-constexpr std::string_view kBase64 =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-constexpr std::array<short, 256> kBase64Values = [] {
-  std::array<short, 256> values{};
-  values.fill(-1);
-  for (std::size_t i = 0; i < kBase64.size(); ++i) {
-    values[static_cast<unsigned char>(kBase64[i])] = static_cast<short>(i);
-  }
-  return values;
-}();
-
-// Canonical base64 with padding; nothing else is taken, as by the reference.
-std::optional<std::string> decode_base64(std::string_view text) {
-  if (text.size() % 4 != 0) {
-    return std::nullopt;
-  }
-  for (int i = 0; i < 2 && text.ends_with('='); ++i) {
-    text.remove_suffix(1);
-  }
-  std::string out;
-  out.reserve(text.size() / 4 * 3 + 2);
-  std::uint32_t bits = 0;
-  int count = 0;
-  for (const char c : text) {
-    const int value = kBase64Values[static_cast<unsigned char>(c)];
-    if (value < 0) {
-      return std::nullopt;
-    }
-    bits = bits << 6 | static_cast<std::uint32_t>(value);
-    count += 6;
-    if (count >= 8) {
-      count -= 8;
-      out += static_cast<char>(bits >> count & 0xFF);
-    }
-  }
-  if ((bits & ((1u << count) - 1)) != 0) {
-    return std::nullopt;
-  }
-  return out;
-}
 
 std::uint32_t little_endian(const char* p) {
   std::uint32_t value = 0;
@@ -94,8 +51,8 @@ Result<Charsmap> Charsmap::create(std::string_view bytes) {
 }
 
 Result<Charsmap> Charsmap::from_base64(std::string_view text) {
-  const std::optional<std::string> bytes = decode_base64(text);
-  return bytes ? create(*bytes) : bad("not base64");
+  std::string bytes;
+  return append_base64_bytes(bytes, text) ? create(bytes) : bad("not base64");
 }
 
 // The trie is outside bytes: a walk that leaves it ends without a match.

@@ -9,9 +9,10 @@ namespace {
 
 namespace ondemand = simdjson::ondemand;
 
-std::unexpected<Error> bad(simdjson::error_code code, std::string part = {}) {
+std::unexpected<Error> bad(std::string_view file, simdjson::error_code code,
+                           std::string part = {}) {
   return fail(ErrorCode::InvalidRequest,
-              fmt::format("tokenizer.json: {}{}{}", part, part.empty() ? "" : ": ",
+              fmt::format("{}: {}{}{}", file, part, part.empty() ? "" : ": ",
                           simdjson::error_message(code)),
               std::move(part));
 }
@@ -19,16 +20,17 @@ std::unexpected<Error> bad(simdjson::error_code code, std::string part = {}) {
 }  // namespace
 
 Result<> each_member(const JsonText& text,
-                     const std::function<Result<>(const std::string&, const JsonText&)>& visit) {
+                     const std::function<Result<>(const std::string&, const JsonText&)>& visit,
+                     std::string_view file) {
   ondemand::parser parser;
   ondemand::document document;
   ondemand::object object;
   if (const auto code =
           parser.iterate(simdjson::padded_string_view(text.json, text.capacity)).get(document)) {
-    return bad(code);
+    return bad(file, code);
   }
   if (const auto code = document.get_object().get(object)) {
-    return bad(code);
+    return bad(file, code);
   }
   const char* limit = text.json.data() + text.capacity;
   for (auto result : object) {
@@ -36,14 +38,14 @@ Result<> each_member(const JsonText& text,
     std::string_view key;
     std::string_view json;
     if (const auto code = std::move(result).get(field)) {
-      return bad(code);
+      return bad(file, code);
     }
     if (const auto code = field.unescaped_key().get(key)) {
-      return bad(code);
+      return bad(file, code);
     }
     const std::string name(key);
     if (const auto code = simdjson::to_json_string(field.value()).get(json)) {
-      return bad(code, name);
+      return bad(file, code, name);
     }
     if (Result<> visited = visit(name, {json, static_cast<std::size_t>(limit - json.data())});
         !visited) {
@@ -51,7 +53,7 @@ Result<> each_member(const JsonText& text,
     }
   }
   if (document.current_location().error() == simdjson::SUCCESS) {
-    return fail(ErrorCode::InvalidRequest, "tokenizer.json: text behind the document");
+    return fail(ErrorCode::InvalidRequest, fmt::format("{}: text behind the document", file));
   }
   return {};
 }

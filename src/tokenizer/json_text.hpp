@@ -19,8 +19,9 @@ struct JsonText {
 };
 
 /// Calls `visit(key, text)` for every member of the object in `text` and stops at its first
-/// failure.
+/// failure. Messages begin with the name of the file.
 Result<> each_member(const JsonText& text,
-                     const std::function<Result<>(const std::string&, const JsonText&)>& visit);
+                     const std::function<Result<>(const std::string&, const JsonText&)>& visit,
+                     std::string_view file = "tokenizer.json");
 
 }  // namespace fairlead::tokenizer

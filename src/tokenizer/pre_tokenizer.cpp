@@ -48,6 +48,14 @@ Result<PreTokenizer> PreTokenizer::create(const json::Value& config) {
   return result;
 }
 
+PreTokenizer PreTokenizer::of_scanner(Scanner scanner) {
+  PreTokenizer result;
+  result.byte_level_ = true;
+  result.scanner_ = scanner;
+  scanner_kinds(scanner);  // built now, so that no request waits for it
+  return result;
+}
+
 Result<> PreTokenizer::add(const ComponentConfig& config) {
   const std::string_view type = config.type();
   if (byte_level_) {

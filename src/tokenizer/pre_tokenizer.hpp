@@ -19,6 +19,8 @@ class PreTokenizer {
   /// From the `pre_tokenizer` member. Anything that is not exactly supported is an error naming the
   /// component.
   static Result<PreTokenizer> create(const json::Value& config);
+  /// One that cuts text as a scanner does, which is not `None`.
+  static PreTokenizer of_scanner(Scanner scanner);
   /// Whether the steps are of kinds that `create` knows, in an order that it takes.
   static bool can_do(const json::Value& config);
 

@@ -20,6 +20,7 @@ enum class Scanner : std::uint8_t {
   Gpt2,               ///< GPT-2, also what `ByteLevel` does with `use_regex`.
   Words1Digit,        ///< Qwen2 and Qwen3: numbers split into single digits.
   Words3Digits,       ///< cl100k and Llama 3: numbers in groups of up to three digits.
+  Cl100k,             ///< cl100k as tiktoken has it: white space at the end is one word.
   MarkedWords1Digit,  ///< Qwen3.5: as Qwen3, and combining marks belong to words.
   CaseWords,          ///< o200k (GPT-4o, gpt-oss): words end where lower case turns to upper.
   CaseWords1Digit,    ///< Tekken: as o200k without contractions, single digits.
@@ -29,8 +30,15 @@ enum class Scanner : std::uint8_t {
 
 /// All but `None`.
 inline constexpr Scanner kAllScanners[] = {
-    Scanner::Gpt2,      Scanner::Words1Digit,     Scanner::Words3Digits, Scanner::MarkedWords1Digit,
-    Scanner::CaseWords, Scanner::CaseWords1Digit, Scanner::HanCaseWords, Scanner::DeepSeekV3,
+    Scanner::Gpt2,
+    Scanner::Words1Digit,
+    Scanner::Words3Digits,
+    Scanner::Cl100k,
+    Scanner::MarkedWords1Digit,
+    Scanner::CaseWords,
+    Scanner::CaseWords1Digit,
+    Scanner::HanCaseWords,
+    Scanner::DeepSeekV3,
 };
 
 /// The GPT-2 pattern.
@@ -112,6 +120,9 @@ class WordScanner {
       return next_case_words<kKimi>(pos);
     } else if constexpr (kScanner == Scanner::DeepSeekV3) {
       return next_deepseek(pos);
+    } else if constexpr (kScanner == Scanner::Cl100k) {
+      const std::size_t end = run(pos, kSpaceKinds);
+      return end != pos && end == text_.size() ? end : next_words<kLetterKinds, 3>(pos);
     } else {
       return next_words < kLetterKinds, kScanner == Scanner::Words3Digits ? 3 : 1 > (pos);
     }
@@ -393,6 +404,7 @@ std::size_t for_each_word(Scanner scanner, std::string_view text, std::size_t fr
     case Scanner::Gpt2: return loop.template operator()<Scanner::Gpt2>();
     case Scanner::Words1Digit: return loop.template operator()<Scanner::Words1Digit>();
     case Scanner::Words3Digits: return loop.template operator()<Scanner::Words3Digits>();
+    case Scanner::Cl100k: return loop.template operator()<Scanner::Cl100k>();
     case Scanner::MarkedWords1Digit: return loop.template operator()<Scanner::MarkedWords1Digit>();
     case Scanner::CaseWords: return loop.template operator()<Scanner::CaseWords>();
     case Scanner::CaseWords1Digit: return loop.template operator()<Scanner::CaseWords1Digit>();

@@ -254,14 +254,15 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::filesystem::
   if (!text) {
     return std::unexpected(text.error());
   }
+  Result<TokenizerSource> source = read_source(*file, std::move(*text));
   Result<std::string> config;
-  if (folder && std::filesystem::exists(path / "tokenizer_config.json", error)) {
-    config = read_file(path / "tokenizer_config.json");
+  const std::filesystem::path beside = file->parent_path() / "tokenizer_config.json";
+  if (source && (folder || source->with_config) && std::filesystem::exists(beside, error)) {
+    config = read_file(beside);
     if (!config) {
       return std::unexpected(config.error());
     }
   }
-  Result<TokenizerSource> source = read_source(*file, std::move(*text));
   if (source && folder) {
     source->plain_text = false;
   }

@@ -10,6 +10,9 @@
 #include <vector>
 
 #include "tokenizer/json_text.hpp"
+#include "tokenizer/rank_file.hpp"
+#include "tokenizer/rank_scheme.hpp"
+#include "tokenizer/tekken.hpp"
 
 namespace fairlead::tokenizer {
 namespace {
@@ -130,10 +133,11 @@ Result<TokenizerSource> read_source(const fs::path& file, std::string text) {
     }
     case TokenizerFileKind::SentencePiece:
       return fail(ErrorCode::UnsupportedField, "files of SentencePiece are not supported");
-    case TokenizerFileKind::Tekken:
-      return fail(ErrorCode::UnsupportedField, "files of Mistral (tekken) are not supported");
-    case TokenizerFileKind::Ranks:
-      return fail(ErrorCode::UnsupportedField, "files of tiktoken are not supported");
+    case TokenizerFileKind::Tekken: return read_tekken(std::move(text));
+    case TokenizerFileKind::Ranks: {
+      Result<RankScheme> scheme = find_rank_scheme(file);
+      return scheme ? read_rank_file(text, std::move(*scheme)) : std::unexpected(scheme.error());
+    }
   }
   std::unreachable();
 }

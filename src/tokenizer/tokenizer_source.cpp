@@ -52,6 +52,14 @@ Result<> add_written_tokens(TokenizerSource& source, std::vector<AddedToken> tok
     return contents.contains(token.content) || (token.id && ids.contains(*token.id));
   });
   std::ranges::move(tokens, std::back_inserter(source.added_tokens));
+  for (const AddedToken& token : source.added_tokens) {
+    if (token.id && source.path->contains(*token.id) &&
+        source.path->bytes(*token.id) != token.content) {
+      return fail(
+          ErrorCode::InvalidRequest,
+          fmt::format("added token '{}': {} is the id of another token", token.content, *token.id));
+    }
+  }
   return {};
 }
 

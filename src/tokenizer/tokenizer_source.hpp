@@ -28,6 +28,8 @@ struct TokenizerSource {
   /// The reference of this kind of file does not look for added tokens in a text. So it is for a
   /// file that is loaded by itself; that of a folder goes with templates, which spell them out.
   bool plain_text = false;
+  /// The `tokenizer_config.json` beside the file counts also when the file is loaded by itself.
+  bool with_config = false;
   LengthRules length_rules = {};  ///< None unless set.
 };
 
@@ -35,7 +37,7 @@ struct TokenizerSource {
 Result<TokenizerSource> make_source(const TokenizerFile& file);
 
 /// Adds the tokens of a `tokenizer_config.json` to those of a source with written ids, in the place
-/// of those with the same id or content. Fails when an id is that of another token of the model.
+/// of those with the same id or content. Fails when an id is that of a token of the model.
 Result<> add_written_tokens(TokenizerSource& source, std::vector<AddedToken> tokens);
 
 }  // namespace fairlead::tokenizer

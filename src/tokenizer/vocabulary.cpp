@@ -73,13 +73,30 @@ std::size_t token_slot(std::uint64_t key, std::size_t length, std::size_t mask) 
   return mix(key ^ kSeed1, kSeed2 + length) & mask;
 }
 
-Result<> Vocabulary::add(std::string_view spelling, TokenId id) {
+Result<> Vocabulary::check_room(std::size_t bytes, TokenId id) const {
   if (id > kMaxTokenId) {
     return fail(ErrorCode::InvalidRequest, fmt::format("token id {} is above {}", id, kMaxTokenId),
                 "model.vocab");
   }
-  if (text_.size() + spelling.size() > INT32_MAX) {
+  if (text_.size() + bytes > INT32_MAX) {
     return fail(ErrorCode::InvalidRequest, "the vocabulary is larger than 2 GiB", "model.vocab");
+  }
+  return {};
+}
+
+Result<> Vocabulary::add_bytes(std::string_view bytes, TokenId id) {
+  if (Result<> room = check_room(bytes.size(), id); !room) {
+    return room;
+  }
+  pending_.push_back({static_cast<std::uint32_t>(text_.size()),
+                      static_cast<std::uint32_t>(bytes.size()), id, true});
+  text_ += bytes;
+  return {};
+}
+
+Result<> Vocabulary::add(std::string_view spelling, TokenId id) {
+  if (Result<> room = check_room(spelling.size(), id); !room) {
+    return room;
   }
   const auto offset = static_cast<std::uint32_t>(text_.size());
   const bool byte_level = !spelling.empty() && append_byte_level_bytes(text_, spelling);

@@ -32,6 +32,8 @@ class Vocabulary {
  public:
   /// Adds a token by its spelling in the model file; a repeated spelling takes its last id.
   Result<> add(std::string_view spelling, TokenId id);
+  /// Adds a token by its bytes, of which there is at least one; repeated ones take their last id.
+  Result<> add_bytes(std::string_view bytes, TokenId id);
   /// Makes lookups possible; fails when two tokens share an id.
   Result<> finish();
 
@@ -83,6 +85,7 @@ class Vocabulary {
   std::string_view view(const Token& token) const {
     return std::string_view(text_).substr(token.offset, token.length);
   }
+  Result<> check_room(std::size_t bytes, TokenId id) const;
   std::size_t probe(std::string_view bytes, std::uint64_t key) const;
   Result<> define(TokenId id, std::uint32_t offset, std::size_t length);
 

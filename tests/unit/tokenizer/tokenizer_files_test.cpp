@@ -2,37 +2,19 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 
-#include "tokenizer/tokenizer.hpp"
+#include "tokenizer/rank_testing.hpp"
 
 namespace fairlead::tokenizer {
 namespace {
 
-namespace fs = std::filesystem;
-
-class TokenizerFiles : public ::testing::Test {
+class TokenizerFiles : public testing::FolderTest {
  protected:
-  void SetUp() override {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  void write(const std::string& name, std::string_view text) {
-    std::ofstream(folder_ / name, std::ios::binary) << text;
-  }
   std::string found() const {
-    const auto file = find_tokenizer_file(folder_);
+    const auto file = find_tokenizer_file(folder());
     return file ? file->filename().string() : file.error().message;
   }
-
-  const fs::path folder_ =
-      fs::path(::testing::TempDir()) /
-      ("fairlead_files_" +
-       std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
 };
 
 TEST_F(TokenizerFiles, OfAFolderTheFirstInOrderCounts) {
@@ -66,9 +48,9 @@ TEST_F(TokenizerFiles, ContentsTellTheKindWhereTheNameDoesNot) {
 
 TEST_F(TokenizerFiles, AFileOfAnotherNameLoads) {
   write("my.json", R"({"model":{"type":"WordLevel","vocab":{"a":0,"b":1},"unk_token":"a"}})");
-  const auto tokenizer = Tokenizer::load(folder_ / "my.json");
-  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-  EXPECT_EQ((*tokenizer)->token_to_id("b"), 1U);
+  const auto tokenizer = load("my.json");
+  ASSERT_TRUE(tokenizer);
+  EXPECT_EQ(tokenizer->token_to_id("b"), 1U);
 }
 
 }  // namespace
