@@ -12,8 +12,10 @@ namespace fairlead::tokenizer {
 
 namespace {
 
-// From this many bytes on, following paths beats merging.
-constexpr std::size_t kPathWord = 24;
+// Whether merging a word beats following paths: when it is short and its bytes are its characters.
+bool merging_is_faster(std::string_view word) {
+  return word.empty() || (word.size() < 12 && static_cast<unsigned char>(word.back()) < 0x80);
+}
 
 }  // namespace
 
@@ -144,9 +146,15 @@ void BpeModel::encode(std::string_view word, std::vector<TokenId>& out,
 
 void BpeModel::encode_new(std::string_view word, std::vector<TokenId>& out,
                           const std::stop_token& stop) const {
-  if (const std::optional<TokenId> id = vocabulary_.find_bytes(word)) {
-    encode_whole(word, *id, out, stop);
-  } else if (!has_paths_ || word.size() < kPathWord || !paths_.encode(word, merges_, out, stop)) {
+  const bool by_paths = has_paths_ && !merging_is_faster(word);
+  // Paths find a word that is one token by themselves, unless the merges do not make it.
+  if (!by_paths || options_.ignore_merges) {
+    if (const std::optional<TokenId> id = vocabulary_.find_bytes(word)) {
+      encode_whole(word, *id, out, stop);
+      return;
+    }
+  }
+  if (!by_paths || !paths_.encode(word, merges_, out, stop)) {
     merge_word(word, out, stop);
   }
 }

@@ -35,104 +35,67 @@ class Positions {
   std::uint64_t* words_ = short_.data();
 };
 
+// A token in a set.
+std::uint64_t bit_of(TokenId id) { return std::uint64_t{1} << (id * 0x9E3779B1U >> 26); }
+
 }  // namespace
 
 bool BpePaths::build(const Vocabulary& vocabulary, std::span<const TokenId, 256> byte_ids,
                      std::span<const Pair> pairs, const MergeTable& merges) {
   origins_.assign(vocabulary.id_limit(), {});
-  for (const TokenId id : byte_ids) {
+  sides_.assign(vocabulary.id_limit(), {});
+  std::vector<TokenId> tokens(byte_ids.begin(), byte_ids.end());
+  for (const TokenId id : tokens) {
     origins_[id].length = 1;
   }
-  if (find_origins(pairs, merges) && build_trie(vocabulary)) {
-    return true;
-  }
-  origins_ = {};
-  edges_ = {};
-  return false;
-}
-
-bool BpePaths::find_origins(std::span<const Pair> pairs, const MergeTable& merges) {
-  std::vector<TokenId> missing;
+  // What each token can be joined with by the merges so far.
+  struct Partners {
+    std::uint64_t left = 0;
+    std::uint64_t right = 0;
+  };
+  std::vector<Partners> partners(vocabulary.id_limit());
+  const auto widened = [](Side side, TokenId id, std::uint64_t found) {
+    return found == 0 ? side : Side{side.parts | bit_of(id), side.partners | found};
+  };
+  const auto left_side = [&](TokenId id) {
+    return widened(sides_[id].left, id, partners[id].left);
+  };
+  const auto right_side = [&](TokenId id) {
+    return widened(sides_[id].right, id, partners[id].right);
+  };
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const auto& [left, right, merged] = pairs[i];
-    if (merges.find(left, right).rank != i || arises(merged)) {
-      continue;  // repeated below, or the token arises by an earlier merge
-    }
-    if (!arises(left) || !arises(right)) {
-      missing.push_back(arises(left) ? right : left);
-      continue;
-    }
-    if (apart_before(left, right, merges)) {
+    const bool arises_now =
+        !arises(merged) && arises(left) && arises(right) && merges.find(left, right).rank == i &&
+        (!may_join(right_side(left), left_side(right)) || apart_before(left, right, merges));
+    partners[left].right |= bit_of(right);
+    partners[right].left |= bit_of(left);
+    if (arises_now) {
       Origin& origin = origins_[merged];
       origin.left = left;
       origin.right = right;
       origin.rank = static_cast<std::uint32_t>(i + 1);
       origin.length = origins_[left].length + origins_[right].length;
+      // Later merges of the parts come too late.
+      sides_[merged] = {left_side(left), right_side(right)};
+      tokens.push_back(merged);
     }
   }
-  // What is missing for a merge must not arise by a later one.
-  return std::ranges::none_of(missing, [&](TokenId id) { return arises(id); });
+  for (const TokenId id : tokens) {
+    sides_[id] = {left_side(id), right_side(id)};
+  }
+  return trie_.build(vocabulary, tokens);
 }
 
-bool BpePaths::build_trie(const Vocabulary& vocabulary) {
-  // By length, so that each meets the tokens that begin it.
-  std::vector<std::pair<std::uint32_t, TokenId>> tokens;
-  std::size_t bytes = 0;
-  for (TokenId id = 0; id < origins_.size(); ++id) {
-    if (arises(id)) {
-      tokens.emplace_back(origins_[id].length, id);
-      bytes += origins_[id].length;
-    }
-  }
-  std::ranges::sort(tokens);
-  edges_.assign(std::bit_ceil(std::max<std::size_t>(bytes / 2, 1024)), {});
-  std::uint32_t nodes = 1;
-  for (const auto& [length, id] : tokens) {
-    std::uint32_t node = 0;
-    TokenId shorter = kNoToken;
-    Edge* edge = nullptr;
-    for (const char c : vocabulary.bytes(id)) {
-      if (edge != nullptr && edge->token != kNoToken) {
-        shorter = edge->token;
-      }
-      const std::uint32_t key = node << 8 | static_cast<unsigned char>(c);
-      edge = &edges_[edge_slot(key)];
-      if (edge->key == kFreeEdge) {
-        if (nodes == kMaxNodes) {
-          return false;
-        }
-        if (nodes > edges_.size() / 4 * 3) {
-          std::vector<Edge> old(edges_.size() * 2);
-          old.swap(edges_);
-          for (const Edge& moved : old) {
-            if (moved.key != kFreeEdge) {
-              edges_[edge_slot(moved.key)] = moved;
-            }
-          }
-          edge = &edges_[edge_slot(key)];
-        }
-        edge->key = key;
-        edge->child = nodes++;
-      }
-      node = edge->child;
-    }
-    edge->token = id;
-    origins_[id].shorter = shorter;
-  }
-  return true;
-}
-
-std::size_t BpePaths::edge_slot(std::uint32_t key) const {
-  const std::size_t mask = edges_.size() - 1;
-  for (std::size_t i = (key * 0x9E3779B97F4A7C15 >> 32) & mask;; i = (i + 1) & mask) {
-    if (edges_[i].key == key || edges_[i].key == kFreeEdge) {
-      return i;
-    }
-  }
+// False when no merge crosses the border between two tokens.
+bool BpePaths::may_join(const Side& left, const Side& right) {
+  return (left.partners & right.parts) != 0 && (right.partners & left.parts) != 0;
 }
 
 bool BpePaths::apart(TokenId left, TokenId right, const MergeTable& merges) const {
-  return merges.find(left, right).rank == MergeTable::kNoRank && apart_before(left, right, merges);
+  return !may_join(sides_[left].right, sides_[right].left) ||
+         (merges.find(left, right).rank == MergeTable::kNoRank &&
+          apart_before(left, right, merges));
 }
 
 // Whether nothing crosses the border of two tokens until both have arisen. Of two merges with equal
@@ -158,18 +121,12 @@ bool BpePaths::apart_before(TokenId left, TokenId right, const MergeTable& merge
   }
 }
 
-TokenId BpePaths::longest(std::string_view text) const {
-  TokenId found = kNoToken;
-  std::uint32_t node = 0;
-  for (const char c : text) {
-    const Edge& edge = edges_[edge_slot(node << 8 | static_cast<unsigned char>(c))];
-    if (edge.key == kFreeEdge) {
-      break;
-    }
-    node = edge.child;
-    found = edge.token != kNoToken ? edge.token : found;
+TokenTrie::Match BpePaths::longest(std::string_view text) const {
+  TokenTrie::Match match = trie_.longest(text);
+  if (match.length == TokenTrie::kLong) {
+    match.length = origins_[match.token].length;
   }
-  return found;
+  return match;
 }
 
 bool BpePaths::encode(std::string_view word, const MergeTable& merges, std::vector<TokenId>& out,
@@ -181,26 +138,27 @@ bool BpePaths::encode(std::string_view word, const MergeTable& merges, std::vect
     if (step % kStopSteps == 0 && stop.stop_requested()) {
       return true;
     }
-    TokenId id = longest(word.substr(pos));
+    auto [id, length] = longest(word.substr(pos));
     for (;;) {
-      while (id != kNoToken && (dead_ends.contains(pos + origins_[id].length) ||
-                                (pos != 0 && !apart(out.back(), id, merges)))) {
-        id = origins_[id].shorter;
+      while (length != 0 &&
+             (dead_ends.contains(pos + length) || (pos != 0 && !apart(out.back(), id, merges)))) {
+        id = trie_.shorter(id);
+        length = id != kNoToken ? origins_[id].length : 0;
       }
-      if (id != kNoToken) {
+      if (length != 0) {
         break;
       }
       if (pos == 0) {
         return false;
       }
       dead_ends.add(pos);
-      id = out.back();
+      pos -= origins_[out.back()].length;
+      id = trie_.shorter(out.back());
+      length = id != kNoToken ? origins_[id].length : 0;
       out.pop_back();
-      pos -= origins_[id].length;
-      id = origins_[id].shorter;
     }
     out.push_back(id);
-    pos += origins_[id].length;
+    pos += length;
   }
   return out.size() > before || word.empty();
 }

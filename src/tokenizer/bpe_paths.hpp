@@ -8,12 +8,10 @@
 #include <vector>
 
 #include "tokenizer/merges.hpp"
+#include "tokenizer/token_trie.hpp"
 #include "tokenizer/vocabulary.hpp"
 
 namespace fairlead::tokenizer {
-
-/// Stands for "no token" where a plain id is stored.
-inline constexpr TokenId kNoToken = ~TokenId{0};
 
 /// Finds what the merges make of a word without applying them, in time linear in its length.
 ///
@@ -25,6 +23,9 @@ inline constexpr TokenId kNoToken = ~TokenId{0};
 /// from its beginning with the longest tokens that stay apart from their predecessors. Where no
 /// token fits, the last one is taken back; a position reached once is never reached by another way,
 /// because what the merges make of the part before it is one sequence.
+///
+/// All of this holds for tokens that arise by merges of growing ranks, whatever other merges there
+/// are. No sequence of such tokens stays apart where the merges make another token.
 class BpePaths {
  public:
   /// One merge.
@@ -34,17 +35,17 @@ class BpePaths {
     TokenId merged;  ///< What they become.
   };
 
-  /// `byte_ids`: the token of each byte. `pairs`: all merges in rank order. False when this method
-  /// cannot be used: when a token arises from one with a higher rank than its own.
+  /// `byte_ids`: the token of each byte. `pairs`: all merges in rank order. False when there are
+  /// too many tokens for this method.
   bool build(const Vocabulary& vocabulary, std::span<const TokenId, 256> byte_ids,
              std::span<const Pair> pairs, const MergeTable& merges);
 
-  /// Whether the merges make this one token of its bytes.
+  /// Whether the merges make this one token of its bytes, each merge after those of its parts.
   bool arises(TokenId id) const { return id < origins_.size() && origins_[id].length != 0; }
 
-  /// Appends the tokens of a word. False, with nothing appended, when there are none, which no
-  /// model allows whose bytes all have tokens. Once `stop` is requested what it appends means
-  /// nothing.
+  /// Appends the tokens of a word. False, with nothing appended, when the merges make a token of it
+  /// that does not arise, which takes one merge of a lower rank than one of its parts needs. Once
+  /// `stop` is requested what it appends means nothing.
   bool encode(std::string_view word, const MergeTable& merges, std::vector<TokenId>& out,
               const std::stop_token& stop) const;
 
@@ -54,27 +55,28 @@ class BpePaths {
     TokenId left = kNoToken;
     TokenId right = kNoToken;
     std::uint32_t rank = 0;
-    std::uint32_t length = 0;    // 0: never arises
-    TokenId shorter = kNoToken;  // the longest token that begins it
+    std::uint32_t length = 0;  // 0: never arises
   };
-  // An edge of the trie over the bytes of all tokens that arise.
-  struct Edge {
-    std::uint32_t key = kFreeEdge;  // parent << 8 | byte
-    std::uint32_t child = 0;
-    TokenId token = kNoToken;  // that ends at the child
+  // What can be joined across one end of a token by a merge that comes in time: with the token, or
+  // with a part of it at this end before that is gone. Sets of tokens have a bit for each hash of
+  // one, so they may show too much but never too little.
+  struct Side {
+    std::uint64_t parts = 0;     // the token and its parts with which anything can be joined
+    std::uint64_t partners = 0;  // all that can be joined with these
   };
-  static constexpr std::uint32_t kFreeEdge = ~std::uint32_t{0};
-  static constexpr std::uint32_t kMaxNodes = (1U << 24) - 1;
+  struct Sides {
+    Side left;
+    Side right;
+  };
 
-  bool find_origins(std::span<const Pair> pairs, const MergeTable& merges);
-  bool build_trie(const Vocabulary& vocabulary);
-  std::size_t edge_slot(std::uint32_t key) const;
+  static bool may_join(const Side& left, const Side& right);
   bool apart(TokenId left, TokenId right, const MergeTable& merges) const;
   bool apart_before(TokenId left, TokenId right, const MergeTable& merges) const;
-  TokenId longest(std::string_view text) const;
+  TokenTrie::Match longest(std::string_view text) const;
 
   std::vector<Origin> origins_;
-  std::vector<Edge> edges_;
+  std::vector<Sides> sides_;
+  TokenTrie trie_;  // of the tokens that arise
 };
 
 }  // namespace fairlead::tokenizer
