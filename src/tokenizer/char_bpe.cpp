@@ -105,13 +105,13 @@ Result<> CharBpeModel::add_merges(std::span<const SpelledMerge> merges) {
   for (std::size_t from = 0; from < merges.size(); from += kTogether) {
     const auto some = merges.subspan(from, std::min(kTogether, merges.size() - from));
     results.clear();
-    for (const auto& [left, right] : some) {
+    for (const auto& [left, right, same_rank] : some) {
       results += left;
       results += right.substr(std::min(skip, right.size()));  // whether or not it is the prefix
     }
     spellings.clear();
     std::size_t at = 0;
-    for (const auto& [left, right] : some) {
+    for (const auto& [left, right, same_rank] : some) {
       const std::size_t size = left.size() + right.size() - std::min(skip, right.size());
       spellings.insert(spellings.end(), {left, right, std::string_view(results).substr(at, size)});
       at += size;
@@ -129,7 +129,7 @@ Result<> CharBpeModel::add_merges(std::span<const SpelledMerge> merges) {
                                                        : "its result"),
                     "model.merges");
       }
-      merges_.add(parts[0], parts[1], parts[2]);
+      merges_.add(parts[0], parts[1], parts[2], some[i].same_rank);
     }
   }
   merges_.finish(vocabulary_.one_to_one() && skip == 0 ? MergeTable::Stale::Skipped
@@ -157,7 +157,7 @@ void CharBpeModel::choose_cut(std::span<const SpelledMerge> merges) {
     }
     return uses[place];
   };
-  for (const auto& [left, right] : merges) {
+  for (const auto& [left, right, same_rank] : merges) {
     if (left.empty() || right.empty()) {
       return;
     }

@@ -32,6 +32,9 @@ struct CharBpeOptions {
 struct SpelledMerge {
   std::string_view left;   ///< First token.
   std::string_view right;  ///< Second token, with its prefix if there is one.
+  /// Its rank is that of the merge before it. Only for models without prefix and suffix whose
+  /// spellings are one to one with their ids.
+  bool same_rank = false;
 };
 
 /// Ids of characters: a table for all of Unicode of which only used pages exist.

@@ -55,34 +55,62 @@ Result<Charsmap> Charsmap::from_base64(std::string_view text) {
   return append_base64_bytes(bytes, text) ? create(bytes) : bad("not base64");
 }
 
-// The trie is outside bytes: a walk that leaves it ends without a match.
-std::optional<std::uint32_t> Charsmap::first_value(std::string_view chunk) const {
+// Calls `visit(length, value)` for each key that `text` begins with, from the shortest on, while it
+// returns true. Whether all of the text was walked. The trie is outside bytes: a walk that leaves
+// it ends without a match.
+template <class Visit>
+bool Charsmap::walk(std::string_view text, Visit&& visit) const {
   std::size_t at = offset_of(units_[0]);
-  for (const char c : chunk) {
-    const auto byte = static_cast<unsigned char>(c);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
     at ^= byte;
     if (byte == 0 || at >= units_.size() || label_of(units_[at]) != byte) {
-      return std::nullopt;
+      return false;
     }
     const bool leaf = has_leaf(units_[at]);
     at ^= offset_of(units_[at]);
-    if (leaf) {
-      return at < units_.size() ? std::optional(value_of(units_[at])) : std::nullopt;
+    if (leaf && (at >= units_.size() || !visit(i + 1, value_of(units_[at])))) {
+      return false;
     }
   }
-  return std::nullopt;
+  return true;
+}
+
+// The text up to the next NUL. One that does not begin at a character would make malformed text.
+std::optional<std::string_view> Charsmap::replacement(std::uint32_t begin) const {
+  if (begin > replacements_.size() ||
+      (begin < replacements_.size() &&
+       (static_cast<unsigned char>(replacements_[begin]) & 0xC0) == 0x80)) {
+    return std::nullopt;
+  }
+  const std::string_view rest = std::string_view(replacements_).substr(begin);
+  return rest.substr(0, rest.find('\0'));
 }
 
 std::optional<std::string_view> Charsmap::transform(std::string_view chunk) const {
-  const std::optional<std::uint32_t> begin = first_value(chunk);
-  // A replacement that does not begin at a character would make malformed text.
-  if (!begin || *begin > replacements_.size() ||
-      (*begin < replacements_.size() &&
-       (static_cast<unsigned char>(replacements_[*begin]) & 0xC0) == 0x80)) {
-    return std::nullopt;
-  }
-  const std::string_view rest = std::string_view(replacements_).substr(*begin);
-  return rest.substr(0, rest.find('\0'));
+  std::optional<std::uint32_t> first;
+  walk(chunk, [&](std::size_t, std::uint32_t value) {
+    first = value;
+    return false;
+  });
+  return first ? replacement(*first) : std::nullopt;
+}
+
+Charsmap::Match Charsmap::longest(std::string_view text) const {
+  constexpr int kMaxKeys = 32;
+  Match match;
+  std::uint32_t begin = 0;
+  int keys = 0;
+  match.may_grow = walk(text, [&](std::size_t length, std::uint32_t value) {
+    match.length = length;
+    begin = value;
+    return ++keys < kMaxKeys;
+  });
+  const std::optional<std::string_view> found =
+      match.length != 0 ? replacement(begin) : std::nullopt;
+  match.length = found ? match.length : 0;
+  match.replacement = found.value_or(std::string_view());
+  return match;
 }
 
 }  // namespace fairlead::tokenizer

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -24,8 +25,20 @@ class Charsmap {
   /// (sic). Nothing when there is none.
   std::optional<std::string_view> transform(std::string_view chunk) const;
 
+  /// A key at the start of a text.
+  struct Match {
+    std::size_t length = 0;        ///< Bytes of the key; 0: there is none.
+    std::string_view replacement;  ///< What stands for it.
+    /// Whether a longer text that begins with this one may have another match.
+    bool may_grow = false;
+  };
+  /// What SentencePiece takes: the longest key that `text` begins with, of the 32 shortest ones.
+  Match longest(std::string_view text) const;
+
  private:
-  std::optional<std::uint32_t> first_value(std::string_view chunk) const;
+  template <class Visit>
+  bool walk(std::string_view text, Visit&& visit) const;
+  std::optional<std::string_view> replacement(std::uint32_t begin) const;
 
   std::vector<std::uint32_t> units_;
   std::string replacements_;

@@ -26,24 +26,28 @@ std::size_t filter_bit(std::uint64_t pair, std::size_t words) {
 
 }  // namespace
 
-void MergeTable::add(TokenId left, TokenId right, TokenId merged) {
-  pending_.push_back({pair_key(left, right), merged});
+void MergeTable::add(TokenId left, TokenId right, TokenId merged, bool same_rank) {
+  std::uint32_t rank = 0;
+  if (!pending_.empty()) {
+    rank = pending_.back().merge.rank + (same_rank ? 0 : 1);
+  }
+  pending_.push_back({pair_key(left, right), {rank, merged}});
 }
 
 void MergeTable::finish(Stale stale) {
   slots_.assign(std::bit_ceil(std::max<std::size_t>(pending_.size() * 3 / 2, 16)), {});
   filter_.assign(std::bit_ceil(std::max<std::size_t>(pending_.size() / 8, 1)), 0);
   const std::size_t mask = slots_.size() - 1;
-  for (std::size_t rank = 0; rank < pending_.size(); ++rank) {
-    const std::size_t bit = filter_bit(pending_[rank].pair, filter_.size());
+  for (const auto& [pair, merge] : pending_) {
+    const std::size_t bit = filter_bit(pair, filter_.size());
     filter_[bit / 64] |= std::uint64_t{1} << bit % 64;
-    std::size_t i = pair_slot(pending_[rank].pair, mask);
-    while (slots_[i].pair != kFree && slots_[i].pair != pending_[rank].pair) {
+    std::size_t i = pair_slot(pair, mask);
+    while (slots_[i].pair != kFree && slots_[i].pair != pair) {
       i = (i + 1) & mask;
     }
-    slots_[i] = {pending_[rank].pair, {static_cast<std::uint32_t>(rank), pending_[rank].id}};
+    slots_[i] = {pair, merge};
     if (stale == Stale::JudgedByToken) {
-      tokens_.push_back(pending_[rank].id);
+      tokens_.push_back(merge.id);
     }
   }
   pending_ = {};
@@ -173,7 +177,7 @@ class MergeTable::Queue {
 };
 
 void MergeTable::merge_long(std::span<const TokenId> symbols, std::vector<TokenId>& out,
-                            const std::stop_token& stop) const {
+                            const std::stop_token& stop, Witness* witness) const {
   constexpr std::uint32_t kNone = ~std::uint32_t{0};
   struct Node {
     TokenId id;
@@ -192,6 +196,9 @@ void MergeTable::merge_long(std::span<const TokenId> symbols, std::vector<TokenI
       const Merge& merge = find(node.id, nodes[node.next].id);
       node.rank = merge.rank;
       node.merged = merge.id;
+      if (witness != nullptr && node.rank != kNoRank) {
+        witness->see(node.id, nodes[node.next].id, node.merged);
+      }
     }
     return node.rank != kNoRank;
   };

@@ -2,8 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <stop_token>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "tokenizer/tokenizer.hpp"
@@ -33,10 +36,37 @@ class MergeTable {
                    ///< lengthen.
   };
 
+  /// Which pairs became tokens of interest. One object per text.
+  class Witness {
+   public:
+    /// `watched` tells by id which tokens are of interest; it must outlive the witness.
+    explicit Witness(const std::vector<bool>& watched) : watched_(&watched) {}
+
+    /// The two tokens that were last found beside each other and can become `merged`; none when
+    /// there were none.
+    std::optional<std::pair<TokenId, TokenId>> last(TokenId merged) const {
+      const auto it = pairs_.find(merged);
+      return it == pairs_.end() ? std::nullopt : std::optional(it->second);
+    }
+
+   private:
+    friend class MergeTable;
+
+    void see(TokenId left, TokenId right, TokenId merged) {
+      if ((*watched_)[merged]) {
+        pairs_[merged] = {left, right};
+      }
+    }
+
+    const std::vector<bool>* watched_;
+    std::unordered_map<TokenId, std::pair<TokenId, TokenId>> pairs_;
+  };
+
   /// Makes room for so many merges.
   void reserve(std::size_t merges) { pending_.reserve(merges); }
-  /// Adds the next merge; one pair's last merge counts.
-  void add(TokenId left, TokenId right, TokenId merged);
+  /// Adds the next merge; one pair's last merge counts. `same_rank`: its rank is that of the merge
+  /// before it, not the next one; only for `Stale::Skipped`.
+  void add(TokenId left, TokenId right, TokenId merged, bool same_rank = false);
   /// Makes lookups possible.
   void finish(Stale stale = Stale::Skipped);
 
@@ -48,6 +78,13 @@ class MergeTable {
   /// is requested, what is appended for many symbols means nothing.
   void merge(std::span<TokenId> symbols, std::vector<TokenId>& out,
              const std::stop_token& stop = {}) const;
+  /// The same, for tokens below the size of what is watched. `witness` sees all pairs that have a
+  /// merge: those of the symbols from left to right, then those that each merge makes, the one on
+  /// its left first.
+  void merge(std::span<const TokenId> symbols, std::vector<TokenId>& out, Witness& witness,
+             const std::stop_token& stop) const {
+    merge_long(symbols, out, stop, &witness);
+  }
 
  private:
   static constexpr std::uint64_t kFree = ~std::uint64_t{0};
@@ -58,13 +95,13 @@ class MergeTable {
   };
   struct Pending {
     std::uint64_t pair;
-    TokenId id;
+    Merge merge;
   };
   class Queue;
 
   void merge_short(std::span<TokenId> symbols, std::vector<TokenId>& out) const;
   void merge_long(std::span<const TokenId> symbols, std::vector<TokenId>& out,
-                  const std::stop_token& stop) const;
+                  const std::stop_token& stop, Witness* witness = nullptr) const;
 
   std::vector<Pending> pending_;
   std::vector<Slot> slots_;

@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <ranges>
+#include <utility>
 
-#include "tokenizer/utf8_valid.hpp"
 #include "tokenizer/vocabulary.hpp"
 
 namespace fairlead::tokenizer {
@@ -15,26 +14,6 @@ namespace {
 
 // How much worse than the worst piece an unknown character is.
 constexpr double kUnknownPenalty = 10.0;
-// Characters between two looks at whether the result is still wanted.
-constexpr std::size_t kStopCharacters = 1U << 16;
-// Working memory that a thread keeps between texts, unless the last one needed much.
-template <class T>
-class Scratch {
- public:
-  explicit Scratch(std::vector<T>& memory) : memory_(memory) {}
-  ~Scratch() {
-    if (memory_.capacity() > kKept) {
-      memory_ = {};
-    }
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-
- private:
-  static constexpr std::size_t kKept = 1U << 15;
-
-  std::vector<T>& memory_;
-};
 
 }  // namespace
 
@@ -52,20 +31,22 @@ Result<std::unique_ptr<const Model>> UnigramModel::create(std::span<const Scored
   std::unique_ptr<UnigramModel> model(new UnigramModel());
   std::vector<PieceTrie::Piece> keys;
   keys.reserve(pieces.size());
+  std::vector<double> scores;
   double lowest = std::numeric_limits<double>::infinity();
   for (const auto& [text, score] : pieces) {
     if (model->text_.size() + text.size() > INT32_MAX) {
       return fail(ErrorCode::InvalidRequest, "the vocabulary is larger than 2 GiB", "model.vocab");
     }
     keys.push_back({text, static_cast<TokenId>(keys.size())});
-    model->pieces_.push_back({static_cast<std::uint32_t>(model->text_.size()),
-                              static_cast<std::uint32_t>(text.size()), score});
+    model->pieces_.push_back(
+        {static_cast<std::uint32_t>(model->text_.size()), static_cast<std::uint32_t>(text.size())});
     model->text_ += text;
+    scores.push_back(score);
     lowest = std::min(lowest, score);
   }
-  model->trie_ = PieceTrie(keys);
+  model->search_ = UnigramSearch<double>(keys, std::move(scores), options.unk_id.value_or(kNone),
+                                         lowest - kUnknownPenalty);
   model->unk_id_ = options.unk_id;
-  model->unk_score_ = lowest - kUnknownPenalty;
   model->byte_fallback_ = options.byte_fallback;
   for (unsigned byte = 0; byte < 256; ++byte) {
     model->fallback_[byte] = model->find(fmt::format("<0x{:02X}>", byte)).value_or(kNone);
@@ -76,24 +57,16 @@ Result<std::unique_ptr<const Model>> UnigramModel::create(std::span<const Scored
 // Writes ids; fuses neighbouring unknown characters, also across the places where the text is cut.
 class UnigramModel::Run {
  public:
-  Run(const UnigramModel& model, std::string_view text, std::vector<TokenId>& out,
-      std::vector<Step>& scratch)
-      : model_(model), text_(text), out_(out), reversed_(scratch) {}
+  Run(const UnigramModel& model, std::string_view text, std::vector<TokenId>& out)
+      : model_(model), text_(text), out_(out) {}
 
-  // Appends the pieces from `start` to the last of `steps`, which stand for the places from there.
-  void append(std::size_t start, const std::vector<Step>& steps) {
-    reversed_.clear();
-    for (std::size_t at = steps.size() - 1; at > 0; at -= steps[at].length) {
-      reversed_.push_back(steps[at]);
-    }
-    for (const Step& step : std::views::reverse(reversed_)) {
-      if (step.id == model_.unk_id_) {
-        unknown_bytes_ += step.length;
-      } else {
-        flush(start);
-        out_.push_back(step.id);
-      }
-      start += step.length;
+  // The next piece.
+  void take(std::size_t begin, std::size_t length, TokenId id) {
+    if (id == model_.unk_id_) {
+      unknown_bytes_ += length;
+    } else {
+      flush(begin);
+      out_.push_back(id);
     }
   }
 
@@ -122,84 +95,29 @@ class UnigramModel::Run {
   std::string_view text_;
   std::vector<TokenId>& out_;
   std::size_t unknown_bytes_ = 0;
-  std::vector<Step>& reversed_;
 };
-
-// Enters the pieces that start at `at` of `text` into `steps`, which stand for the places from
-// `base` on. Steps that were never entered have the length 0.
-Result<> UnigramModel::extend(std::string_view text, std::size_t at, std::size_t base,
-                              std::vector<Step>& steps) const {
-  const double so_far = steps[at - base].score;
-  const auto offer = [&](std::size_t end, double score, TokenId id) {
-    if (end - base >= steps.size()) {
-      steps.resize(end - base + 1);
-    }
-    Step& step = steps[end - base];
-    if (step.length != 0 && score <= step.score) {
-      return false;
-    }
-    step = {score, id, static_cast<std::uint32_t>(end - at)};
-    return true;
-  };
-  const std::size_t next = at + character_length(static_cast<unsigned char>(text[at]));
-  bool covered = false;
-  PieceTrie::Node node = PieceTrie::kRoot;
-  for (std::size_t end = at; end < text.size();) {
-    node = trie_.step(node, static_cast<unsigned char>(text[end++]));
-    if (node == PieceTrie::kNowhere) {
-      break;
-    }
-    if (const TokenId id = trie_.value(node); id != PieceTrie::kNoValue) {
-      offer(end, pieces_[id].score + so_far, id);
-      covered = covered || end == next;
-    }
-  }
-  if (!covered && offer(next, unk_score_ + so_far, unk_id_.value_or(kNone)) && !unk_id_) {
-    return fail(ErrorCode::InvalidRequest,
-                "a character is in no token and the tokenizer has no unk_id");
-  }
-  return {};
-}
 
 Result<> UnigramModel::encode(std::string_view piece, std::vector<TokenId>& out,
                               const std::stop_token& stop) const {
-  if (piece.empty()) {
-    return {};
+  Run run(*this, piece, out);
+  const auto unknown = [this]() -> Result<> {
+    return unk_id_ ? Result<>()
+                   : fail(ErrorCode::InvalidRequest,
+                          "a character is in no token and the tokenizer has no unk_id");
+  };
+  const Result<> done = search_.run(
+      piece,
+      [&](std::size_t begin, std::size_t length, TokenId id) { run.take(begin, length, id); },
+      unknown, stop);
+  if (done) {
+    run.flush(piece.size());
   }
-  thread_local std::vector<Step> kept_steps;
-  thread_local std::vector<Step> kept_path;
-  const Scratch<Step> steps_scratch(kept_steps);
-  const Scratch<Step> path_scratch(kept_path);
-  std::vector<Step>& steps = kept_steps;
-  Run run(*this, piece, out, kept_path);
-  std::size_t base = 0;
-  steps.assign(1, Step());
-  for (std::size_t at = 0, count = 0; at < piece.size(); ++count) {
-    if (count % kStopCharacters == kStopCharacters - 1 && stop.stop_requested()) {
-      return fail(ErrorCode::ClientGone, "nobody waits for the tokens any more");
-    }
-    if (at > base && at - base + 1 == steps.size()) {
-      // No piece reaches beyond this place: whatever follows, the best way leads through it.
-      run.append(base, steps);
-      steps.assign(1, Step{.score = steps.back().score});
-      base = at;
-    }
-    if (Result<> done = extend(piece, at, base, steps); !done) {
-      return done;
-    }
-    at += character_length(static_cast<unsigned char>(piece[at]));
-  }
-  run.append(base, steps);
-  run.flush(piece.size());
-  return {};
+  return done;
 }
 
 std::optional<TokenId> UnigramModel::find(std::string_view spelling) const {
-  const PieceTrie::Node node = trie_.walk(PieceTrie::kRoot, spelling);
-  if (node == PieceTrie::kNowhere || trie_.value(node) == PieceTrie::kNoValue) {
-    return std::nullopt;
-  }
-  return trie_.value(node);
+  const TokenId id = search_.find(spelling);
+  return id == kNone ? std::nullopt : std::optional(id);
 }
 
 std::optional<std::string_view> UnigramModel::spelling(TokenId id) const {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tokenizer/model.hpp"
-#include "tokenizer/piece_trie.hpp"
+#include "tokenizer/unigram_search.hpp"
 
 namespace fairlead::tokenizer {
 
@@ -35,8 +35,7 @@ class UnigramModel final : public Model {
   static Result<std::unique_ptr<const Model>> create(std::span<const ScoredPiece> pieces,
                                                      const UnigramOptions& options);
 
-  /// Time grows with the length of the text times that of the longest piece; memory with the
-  /// longest stretch in which pieces overlap everywhere.
+  /// Takes time and memory as `UnigramSearch` does.
   Result<> encode(std::string_view piece, std::vector<TokenId>& out,
                   const std::stop_token& stop) const override;
   std::optional<TokenId> find(std::string_view spelling) const override;
@@ -48,28 +47,17 @@ class UnigramModel final : public Model {
   struct Piece {
     std::uint32_t offset;
     std::uint32_t length;
-    double score;
-  };
-  // The best way to one place of the text: the piece it comes by, and the score of all of it.
-  struct Step {
-    double score = 0;
-    TokenId id = kNone;
-    std::uint32_t length = 0;
   };
   class Run;
 
-  static constexpr TokenId kNone = ~TokenId{0};
+  static constexpr TokenId kNone = UnigramSearch<double>::kNone;
 
   UnigramModel() = default;
 
-  Result<> extend(std::string_view text, std::size_t at, std::size_t base,
-                  std::vector<Step>& steps) const;
-
   std::string text_;
   std::vector<Piece> pieces_;
-  PieceTrie trie_;
+  UnigramSearch<double> search_;
   std::optional<TokenId> unk_id_;
-  double unk_score_ = 0;
   bool byte_fallback_ = false;
   std::array<TokenId, 256> fallback_{};
 };

@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "charsmap_testing.hpp"
 #include "tokenizer/charsmap.hpp"
 #include "tokenizer/grapheme.hpp"
 
@@ -193,12 +194,6 @@ TEST(Normalizer, LongTextsInLinearTime) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
-void append_unit(std::string& out, std::uint32_t unit) {
-  for (int shift = 0; shift < 32; shift += 8) {
-    out += static_cast<char>(unit >> shift & 0xFF);
-  }
-}
-
 // A charsmap that maps every byte sequence to "X".
 std::string every_byte_charsmap() {
   std::vector<std::uint32_t> units(1024);
@@ -208,9 +203,9 @@ std::string every_byte_charsmap() {
     units[512 + byte] = std::uint32_t{1} << 31;
   }
   std::string out;
-  append_unit(out, 4096);
+  testing::append_unit(out, 4096);
   for (const std::uint32_t unit : units) {
-    append_unit(out, unit);
+    testing::append_unit(out, unit);
   }
   return out + std::string("X\0Y", 3);
 }
