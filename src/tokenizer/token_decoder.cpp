@@ -43,6 +43,13 @@ Result<TokenDecoder> TokenDecoder::create(const json::Value& config) {
   return TokenDecoder(std::move(*steps));
 }
 
+TokenDecoder TokenDecoder::create(PieceDecoding rules) {
+  TokenDecoder decoder({});
+  decoder.shape_ = Shape::Pieces;
+  decoder.pieces_ = std::move(rules);
+  return decoder;
+}
+
 void TokenDecoder::find_shape() {
   std::size_t index = 0;
   if (const auto* join = take<step::Join>(steps_, index)) {
@@ -81,6 +88,15 @@ void TokenDecoder::find_shape() {
 
 std::string TokenDecoder::decode(std::span<const std::string_view> tokens,
                                  ByteRuns byte_runs) const {
+  if (shape_ == Shape::Pieces) {
+    std::string text;
+    PieceText pieces(pieces_);
+    for (const std::string_view token : tokens) {
+      pieces.push(token, text);
+    }
+    pieces.finish(text);
+    return text;
+  }
   std::vector<std::string> list(tokens.begin(), tokens.end());
   for (const DecoderStep& one : steps_) {
     apply(one, list, byte_runs);
@@ -101,6 +117,9 @@ std::string TokenDecoder::decode_by_character(std::span<const std::string_view> 
 }
 
 std::string TokenDecoder::token_bytes(std::string_view token) const {
+  if (shape_ == Shape::Pieces) {
+    return pieces_.bytes(token);
+  }
   const auto has = [&]<class Step>(std::type_identity<Step>) {
     return std::ranges::any_of(
         steps_, [](const DecoderStep& one) { return std::holds_alternative<Step>(one); });
@@ -148,6 +167,8 @@ TokenDecoder::Stream::Stream(const TokenDecoder& decoder,
     : decoder_(&decoder), strip_left_(decoder.strip_left_) {
   if (decoder.shape_ == Shape::Any) {
     pipeline_ = std::make_unique<DecoderPipeline>(decoder.steps_);
+  } else if (decoder.shape_ == Shape::Pieces) {
+    pieces_.emplace(decoder.pieces_);
   }
   if (prompt_tail.empty()) {
     return;
@@ -205,6 +226,7 @@ void TokenDecoder::Stream::decode(std::string_view token, std::string& out) {
     case Shape::Any: pipeline_->push(token, out); break;
     case Shape::Spaces: decode_spaces(token, out); break;
     case Shape::Joined: decode_joined(token, out); break;
+    case Shape::Pieces: pieces_->push(token, out); break;
   }
   first_ = false;
 }
@@ -212,6 +234,9 @@ void TokenDecoder::Stream::decode(std::string_view token, std::string& out) {
 void TokenDecoder::Stream::end(std::string& out) {
   if (pipeline_) {
     return pipeline_->finish(out);
+  }
+  if (pieces_) {
+    return pieces_->finish(out);
   }
   append_broken(out, partial_.size());
   partial_.clear();

@@ -14,6 +14,7 @@
 #include "tokenizer/decoder_pipeline.hpp"
 #include "tokenizer/decoder_step.hpp"
 #include "tokenizer/partial_character.hpp"
+#include "tokenizer/sentencepiece_decoder.hpp"
 
 namespace fairlead::tokenizer {
 
@@ -27,6 +28,8 @@ class TokenDecoder {
   /// the reference refuses is an `InvalidRequest`; an unknown decoder, a regex that is not
   /// supported exactly or a chain that can lengthen a text beyond measure is an `UnsupportedField`.
   static Result<TokenDecoder> create(const json::Value& config);
+  /// The decoder of a SentencePiece model, for tokens as `PieceDecoding` writes them.
+  static TokenDecoder create(PieceDecoding rules);
   ~TokenDecoder() = default;
   TokenDecoder(const TokenDecoder&) = delete;
   TokenDecoder& operator=(const TokenDecoder&) = delete;
@@ -51,6 +54,7 @@ class TokenDecoder {
     Any,     // a pipeline
     Spaces,  // a character becomes a space: [Replace], [ByteFallback], [Fuse], [Strip left]
     Joined,  // WordPiece, or no decoder at all
+    Pieces,  // SentencePiece
   };
 
   explicit TokenDecoder(std::vector<DecoderStep> steps);
@@ -65,6 +69,7 @@ class TokenDecoder {
   std::size_t strip_left_ = 0;           // Spaces: spaces that the text's start loses
   const std::string* prefix_ = nullptr;  // Joined: the mark of a token that goes on a word
   bool cleanup_ = false;                 // Joined
+  PieceDecoding pieces_;                 // Pieces
 };
 
 /// Turns one growing sequence of tokens into text, token by token, at a constant cost per byte of
@@ -80,6 +85,7 @@ class TokenDecoder {
 /// - `Strip` on the right: that many trailing characters, within a token or behind `Fuse`;
 /// - `BPEDecoder`: the last token from its first suffix on, until the next token comes;
 /// - `CTC`: a token that repeats the one before it is never sent; the last token is kept.
+/// - SentencePiece: a character that is begun, and what its denormalizer may still change;
 /// `WordPiece`, its clean-up and `Metaspace` look at one token at a time and hold nothing.
 /// Two chains can hold back without bound, up to the end of the text: a `Replace` of a regex behind
 /// `Fuse`, whose match may grow with any token, and `ByteLevel` behind `Fuse`, while all of the
@@ -115,6 +121,7 @@ class TokenDecoder::Stream {
 
   const TokenDecoder* decoder_;
   std::unique_ptr<DecoderPipeline> pipeline_;  // for Shape::Any
+  std::optional<PieceText> pieces_;            // for Shape::Pieces
   PartialCharacter partial_;
   std::size_t strip_left_;
   bool first_ = true;

@@ -46,7 +46,7 @@ struct Tokenizer::Parts {
   std::size_t longest_token = 0;  // bytes of text in one token; 0: no limit
 
   static Result<std::shared_ptr<const Tokenizer>> create(Result<TokenizerSource> source,
-                                                         std::string_view config_json);
+                                                         TokenizerConfig config);
   Result<> add_tokens(TokenizerSource& source, std::vector<AddedToken> of_config);
   Result<> prepare_matching();
   Result<> encode_text(std::string_view text, std::vector<TokenId>& out,
@@ -71,13 +71,9 @@ const std::string* SpecialTokens::find(std::string_view name) const {
 }
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::Parts::create(Result<TokenizerSource> source,
-                                                                  std::string_view config_json) {
+                                                                  TokenizerConfig config) {
   if (!source) {
     return std::unexpected(source.error());
-  }
-  Result<TokenizerConfig> config = read_tokenizer_config(config_json);
-  if (!config) {
-    return std::unexpected(config.error());
   }
   // Built now, so that no request waits for them.
   code_point_kinds();
@@ -86,13 +82,13 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::Parts::create(Result<Tokeniz
   parts->normalizer = std::move(source->normalizer);
   parts->around = std::move(source->around);
   parts->length_rules = source->length_rules;
-  parts->special_tokens = std::move(config->special_tokens);
+  parts->special_tokens = std::move(config.special_tokens);
   for (auto& [name, text] : source->named) {
     if (parts->special_tokens.find(name) == nullptr) {
       parts->special_tokens.named.emplace_back(std::move(name), std::move(text));
     }
   }
-  if (Result<> added = parts->add_tokens(*source, std::move(config->added_tokens)); !added) {
+  if (Result<> added = parts->add_tokens(*source, std::move(config.added_tokens)); !added) {
     return std::unexpected(added.error());
   }
   parts->index_ids();
@@ -254,19 +250,29 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::filesystem::
   if (!text) {
     return std::unexpected(text.error());
   }
-  Result<TokenizerSource> source = read_source(*file, std::move(*text));
-  Result<std::string> config;
   const std::filesystem::path beside = file->parent_path() / "tokenizer_config.json";
-  if (source && (folder || source->with_config) && std::filesystem::exists(beside, error)) {
-    config = read_file(beside);
+  const auto read_config = [&]() -> Result<TokenizerConfig> {
+    if (!std::filesystem::exists(beside, error)) {
+      return TokenizerConfig();
+    }
+    const Result<std::string> json = read_file(beside);
+    return json ? read_tokenizer_config(*json) : std::unexpected(json.error());
+  };
+  Result<TokenizerConfig> config = folder ? read_config() : TokenizerConfig();
+  if (!config) {
+    return std::unexpected(config.error());
+  }
+  Result<TokenizerSource> source = read_source(*file, std::move(*text), *config);
+  if (source && folder) {
+    source->plain_text = false;
+  } else if (source && source->with_config) {
+    config = read_config();
     if (!config) {
       return std::unexpected(config.error());
     }
   }
-  if (source && folder) {
-    source->plain_text = false;
-  }
-  Result<std::shared_ptr<const Tokenizer>> tokenizer = Parts::create(std::move(source), *config);
+  Result<std::shared_ptr<const Tokenizer>> tokenizer =
+      Parts::create(std::move(source), std::move(*config));
   if (!tokenizer) {
     Error failure = tokenizer.error();
     failure.message = fmt::format("{}: {}", path.string(), failure.message);
@@ -275,12 +281,31 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::filesystem::
   return tokenizer;
 }
 
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::parse_file(
+    const std::filesystem::path& name, std::string text,
+    std::optional<std::string_view> tokenizer_config_json) {
+  Result<TokenizerConfig> config =
+      read_tokenizer_config(tokenizer_config_json.value_or(std::string_view()));
+  if (!config) {
+    return std::unexpected(config.error());
+  }
+  Result<TokenizerSource> source = read_source(name, std::move(text), *config);
+  if (source && tokenizer_config_json) {
+    source->plain_text = false;
+  }
+  return Parts::create(std::move(source), std::move(*config));
+}
+
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::parse(std::string_view tokenizer_json,
                                                           std::string_view tokenizer_config_json) {
   const Result<std::unique_ptr<const TokenizerFile>> file =
       read_tokenizer_json(std::string(tokenizer_json));
+  Result<TokenizerConfig> config = read_tokenizer_config(tokenizer_config_json);
+  if (!config) {
+    return std::unexpected(config.error());
+  }
   return Parts::create(file ? make_source(**file) : std::unexpected(file.error()),
-                       tokenizer_config_json);
+                       std::move(*config));
 }
 
 Result<> Tokenizer::encode(std::string_view text, bool add_special_tokens,

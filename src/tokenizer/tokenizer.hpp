@@ -43,6 +43,11 @@ class Tokenizer {
   /// Loads a folder (the tokenizer file that `find_tokenizer_file` gives and, when there,
   /// `tokenizer_config.json`) or one tokenizer file, whose kind its contents tell.
   static Result<std::shared_ptr<const Tokenizer>> load(const std::filesystem::path& path);
+  /// Builds from the contents of a tokenizer file of this name, of any kind. With a config, which
+  /// may be empty, it is the file of a folder, otherwise one by itself.
+  static Result<std::shared_ptr<const Tokenizer>> parse_file(
+      const std::filesystem::path& name, std::string text,
+      std::optional<std::string_view> tokenizer_config_json);
   /// Builds from the files' texts. Special tokens of the config's `added_tokens_decoder` that the
   /// tokenizer lacks are added. The config may be empty.
   static Result<std::shared_ptr<const Tokenizer>> parse(std::string_view tokenizer_json,

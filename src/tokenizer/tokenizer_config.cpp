@@ -107,6 +107,22 @@ Result<TokenizerConfig> read_tokenizer_config(std::string_view text) {
     return bad("not an object");
   }
   result.special_tokens = special_tokens(*config);
+  const std::pair<std::string_view, std::optional<bool>*> flags[] = {
+      {"add_bos_token", &result.add_bos_token},
+      {"add_eos_token", &result.add_eos_token},
+      {"legacy", &result.legacy}};
+  for (const auto& [name, target] : flags) {
+    const json::Value* value = config->find(name);
+    if (value != nullptr && value->as_bool() != nullptr) {
+      *target = *value->as_bool();
+    }
+  }
+  // Only this class of transformers has another default.
+  const json::Value* tokenizer_class = config->find("tokenizer_class");
+  const std::string* name = tokenizer_class != nullptr ? tokenizer_class->as_string() : nullptr;
+  if (!result.legacy && name != nullptr) {
+    result.legacy = *name != "LlamaTokenizer" && *name != "LlamaTokenizerFast";
+  }
   if (const json::Value* decoder = config->find("added_tokens_decoder");
       decoder != nullptr && !decoder->is_null()) {
     Result<std::vector<AddedToken>> tokens = added_tokens(*decoder);

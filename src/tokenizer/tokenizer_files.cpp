@@ -12,6 +12,7 @@
 #include "tokenizer/json_text.hpp"
 #include "tokenizer/rank_file.hpp"
 #include "tokenizer/rank_scheme.hpp"
+#include "tokenizer/sentencepiece.hpp"
 #include "tokenizer/tekken.hpp"
 
 namespace fairlead::tokenizer {
@@ -124,15 +125,15 @@ TokenizerFileKind tokenizer_file_kind(std::string_view name, std::string_view te
   return begins_with_rank(text) ? TokenizerFileKind::Ranks : TokenizerFileKind::SentencePiece;
 }
 
-Result<TokenizerSource> read_source(const fs::path& file, std::string text) {
+Result<TokenizerSource> read_source(const fs::path& file, std::string text,
+                                    const TokenizerConfig& config) {
   switch (tokenizer_file_kind(file.filename().string(), text)) {
     case TokenizerFileKind::TokenizerJson: {
       const Result<std::unique_ptr<const TokenizerFile>> read =
           read_tokenizer_json(std::move(text));
       return read ? make_source(**read) : std::unexpected(read.error());
     }
-    case TokenizerFileKind::SentencePiece:
-      return fail(ErrorCode::UnsupportedField, "files of SentencePiece are not supported");
+    case TokenizerFileKind::SentencePiece: return read_sentencepiece(text, config);
     case TokenizerFileKind::Tekken: return read_tekken(std::move(text));
     case TokenizerFileKind::Ranks: {
       Result<RankScheme> scheme = find_rank_scheme(file);

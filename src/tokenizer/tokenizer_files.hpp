@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "tokenizer/tokenizer_config.hpp"
 #include "tokenizer/tokenizer_source.hpp"
 
 namespace fairlead::tokenizer {
@@ -32,7 +33,8 @@ Result<std::filesystem::path> find_tokenizer_file(const std::filesystem::path& f
 /// SentencePiece's.
 TokenizerFileKind tokenizer_file_kind(std::string_view name, std::string_view text);
 
-/// What a tokenizer file of any kind with this text gives.
-Result<TokenizerSource> read_source(const std::filesystem::path& file, std::string text);
+/// What a tokenizer file of any kind with this text gives, beside this `tokenizer_config.json`.
+Result<TokenizerSource> read_source(const std::filesystem::path& file, std::string text,
+                                    const TokenizerConfig& config);
 
 }  // namespace fairlead::tokenizer

@@ -42,11 +42,6 @@ Result<> add_written_tokens(TokenizerSource& source, std::vector<AddedToken> tok
   for (const AddedToken& token : tokens) {
     contents.insert(token.content);
     ids.insert(*token.id);
-    if (source.path->contains(*token.id) && source.path->bytes(*token.id) != token.content) {
-      return fail(
-          ErrorCode::InvalidRequest,
-          fmt::format("added token '{}': {} is the id of another token", token.content, *token.id));
-    }
   }
   std::erase_if(source.added_tokens, [&](const AddedToken& token) {
     return contents.contains(token.content) || (token.id && ids.contains(*token.id));
@@ -54,7 +49,8 @@ Result<> add_written_tokens(TokenizerSource& source, std::vector<AddedToken> tok
   std::ranges::move(tokens, std::back_inserter(source.added_tokens));
   for (const AddedToken& token : source.added_tokens) {
     if (token.id && source.path->contains(*token.id) &&
-        source.path->bytes(*token.id) != token.content) {
+        source.path->bytes(*token.id) != token.content &&
+        source.path->spelling(*token.id) != token.content) {
       return fail(
           ErrorCode::InvalidRequest,
           fmt::format("added token '{}': {} is the id of another token", token.content, *token.id));
