@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "jinja/format_spec.hpp"
 #include "jinja/methods.hpp"
 #include "jinja/ops.hpp"
 
@@ -134,15 +135,37 @@ class BraceFormatter {
       if (!append_repr(runtime_, repr, value)) {
         return false;
       }
-      value = runtime_.string(repr);
+      value = runtime_.string(conversion == 'a' ? ascii_only(repr) : repr);
     } else {
       return fail(std::string("Unknown conversion specifier ") + conversion);
     }
     return !value.is_missing();
   }
 
+  // An empty name stands for the next number. Numbers by hand exclude that; those with an attribute
+  // or item behind them do not count.
+  bool number(std::string_view& name, std::string& next) {
+    if (!name.empty() && !is_number(name)) {
+      return true;
+    }
+    const Numbering wanted = name.empty() ? Numbering::Automatic : Numbering::Manual;
+    if (numbering_ != Numbering::None && numbering_ != wanted) {
+      return fail("cannot switch from manual field specification to automatic field numbering");
+    }
+    numbering_ = wanted;
+    if (name.empty()) {
+      next = std::to_string(automatic_++);
+      name = next;
+    }
+    return true;
+  }
+
   // `first` then any of `.attribute` and `[item]`.
   bool lookup(std::string_view name, Value& out) {
+    std::string numbered;
+    if (!number(name, numbered)) {
+      return false;
+    }
     std::size_t end = std::min(name.find_first_of(".["), name.size());
     if (!first(name.substr(0, end), out)) {
       return false;
@@ -175,26 +198,17 @@ class BraceFormatter {
     return true;
   }
 
+  static bool is_number(std::string_view key) {
+    return !key.empty() && key.size() < 18 &&
+           std::ranges::all_of(key, [](char c) { return c >= '0' && c <= '9'; });
+  }
+
   Value as_key(std::string_view key) {
-    const bool digits = !key.empty() && key.size() < 18 &&
-                        std::ranges::all_of(key, [](char c) { return c >= '0' && c <= '9'; });
-    return digits ? Value::integer(std::stoll(std::string(key))) : runtime_.string(key);
+    return is_number(key) ? Value::integer(std::stoll(std::string(key))) : runtime_.string(key);
   }
 
   bool first(std::string_view name, Value& out) {
-    Value key = as_key(name);
-    if (name.empty()) {
-      if (numbering_ == Numbering::Manual) {
-        return fail("cannot switch from manual field specification to automatic field numbering");
-      }
-      numbering_ = Numbering::Automatic;
-      key = Value::integer(static_cast<std::int64_t>(automatic_++));
-    } else if (key.kind() == Kind::Int) {
-      if (numbering_ == Numbering::Automatic) {
-        return fail("cannot switch from manual field specification to automatic field numbering");
-      }
-      numbering_ = Numbering::Manual;
-    }
+    const Value key = as_key(name);
     if (key.kind() == Kind::Int) {
       const auto index = static_cast<std::size_t>(key.as_int());
       if (mapping_ != nullptr || index >= args_.positional.size()) {

@@ -93,6 +93,7 @@ class Evaluator {
   bool assign_attribute(const NameExpr& target, const Value& value);
   void load(const Loads& loads);
   bool append(std::string_view text);
+  bool append_block(const Value& result);
   bool check_output();
   bool emit(const Expr& expr);
   bool emit_sum(const BinaryExpr& expr);

@@ -362,10 +362,8 @@ Evaluator::Flow Evaluator::exec_set_block(const SetBlockStatement& node) {
 
 Evaluator::Flow Evaluator::exec_call_block(const CallBlockStatement& node) {
   const Value caller = make<MacroObject>(Kind::Macro, node.code, *current_);
-  const Value result = eval_call(static_cast<const CallExpr&>(*node.call), &caller);
-  return !result.is_missing() && append_str(runtime_, *out_, result) && check_output()
-             ? Flow::Normal
-             : Flow::Error;
+  return append_block(eval_call(static_cast<const CallExpr&>(*node.call), &caller)) ? Flow::Normal
+                                                                                    : Flow::Error;
 }
 
 Evaluator::Flow Evaluator::exec_filter_block(const FilterBlockStatement& node) {
@@ -384,9 +382,21 @@ Evaluator::Flow Evaluator::exec_filter_block(const FilterBlockStatement& node) {
   }
   const Value* outer = captured_;
   captured_ = &text;
-  const bool done = emit(*node.filter);
+  const Value result = eval(*node.filter);
   captured_ = outer;
-  return done ? Flow::Normal : Flow::Error;
+  return append_block(result) ? Flow::Normal : Flow::Error;
+}
+
+// Jinja joins what blocks give, which must be texts.
+bool Evaluator::append_block(const Value& result) {
+  if (result.is_missing()) {
+    return false;
+  }
+  if (!result.is_string()) {
+    runtime_.fail(std::string("expected str instance, ") + type_name(result) + " found");
+    return false;
+  }
+  return append(result.text());
 }
 
 Evaluator::Flow Evaluator::exec_with(const WithStatement& node) {

@@ -1,4 +1,5 @@
 #include <array>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -39,10 +40,8 @@ class Generator : public IteratorObject {
 
 // Arguments that outlive the call.
 struct KeptArgs {
-  explicit KeptArgs(const CallArgs& args, std::size_t skip)
-      : positional(args.positional.begin() +
-                       static_cast<std::ptrdiff_t>(std::min(skip, args.positional.size())),
-                   args.positional.end()) {
+  explicit KeptArgs(const CallArgs& args)
+      : positional(args.positional.begin(), args.positional.end()) {
     names.reserve(args.named.size());
     for (const NamedArg& argument : args.named) {
       names.emplace_back(argument.name);
@@ -64,60 +63,67 @@ Value unknown(Runtime& runtime, const char* what, const Value& name) {
   return runtime.fail(std::string("No ") + what + " named " + shown + ".");
 }
 
+// Like every generator of Jinja, it looks at its arguments when the first element is asked for.
 class MapGenerator final : public Generator {
  public:
-  MapGenerator(Value source, AttributeGetter getter)
-      : Generator(std::move(source)), getter_(std::move(getter)) {}
-  MapGenerator(Value source, Value name, KeptArgs args)
-      : Generator(std::move(source)), name_(std::move(name)), args_(std::move(args)) {}
+  MapGenerator(Value source, KeptArgs args)
+      : Generator(std::move(source)), args_(std::move(args)) {}
 
   bool next(Runtime& runtime, Value& out) override {
+    if (!truthy(source()) || (!prepared_ && !prepare(runtime))) {
+      return false;
+    }
     Value item;
-    if (!truthy(source()) || !pull(runtime, item)) {
+    if (!pull(runtime, item)) {
       return false;
     }
     if (getter_) {
       out = (*getter_)(item);
     } else {
       const Builtin filter = name_.is_string() ? find_filter(name_.text()) : nullptr;
-      out = filter != nullptr ? filter(runtime, item, args_->view())
+      const CallArgs all = args_.view();
+      out = filter != nullptr ? filter(runtime, item, {all.positional.subspan(1), all.named})
                               : unknown(runtime, "filter", name_);
     }
     return !out.is_missing();
   }
 
  private:
+  bool prepare(Runtime& runtime) {
+    prepared_ = true;
+    if (!args_.positional.empty()) {
+      name_ = args_.positional[0];
+      return true;
+    }
+    const Bound<2> bound(runtime, "map", args_.view(), {"attribute", "default"});
+    if (bound && bound[0] == nullptr) {
+      runtime.fail("map requires a filter argument");
+    } else if (bound) {
+      getter_.emplace(runtime, bound[0], false, bound[1]);
+    }
+    return getter_.has_value();
+  }
+
+  KeptArgs args_;
+  bool prepared_ = false;
   std::optional<AttributeGetter> getter_;
   Value name_;
-  std::optional<KeptArgs> args_;
 };
 
 Value filter_map(Runtime& runtime, const Value& input, const CallArgs& args) {
-  if (!args.positional.empty()) {
-    return runtime.iterator<MapGenerator>(input, args.positional[0], KeptArgs(args, 1));
-  }
-  const Bound<2> bound(runtime, "map", args, {"attribute", "default"});
-  if (!bound) {
-    return Value::missing();
-  }
-  if (bound[0] == nullptr) {
-    return runtime.fail("map requires a filter argument");
-  }
-  return runtime.iterator<MapGenerator>(input, AttributeGetter(runtime, bound[0], false, bound[1]));
+  return runtime.iterator<MapGenerator>(input, KeptArgs(args));
 }
 
 class SelectGenerator final : public Generator {
  public:
-  SelectGenerator(Value source, std::optional<AttributeGetter> getter, std::optional<Value> test,
-                  KeptArgs args, bool keep)
+  SelectGenerator(Value source, KeptArgs args, bool keep, bool by_attribute)
       : Generator(std::move(source)),
-        getter_(std::move(getter)),
-        test_(std::move(test)),
         args_(std::move(args)),
-        keep_(keep) {}
+        keep_(keep),
+        by_attribute_(by_attribute) {}
 
   bool next(Runtime& runtime, Value& out) override {
-    if (!truthy(source())) {
+    if (!truthy(source()) || !prepare(runtime)) {
       return false;
     }
     for (Value item; pull(runtime, item);) {
@@ -135,37 +141,39 @@ class SelectGenerator final : public Generator {
   }
 
  private:
+  bool prepare(Runtime& runtime) {
+    if (!by_attribute_ || getter_) {
+      return true;
+    }
+    if (args_.positional.empty()) {
+      runtime.fail("Missing parameter for attribute name");
+      return false;
+    }
+    getter_.emplace(runtime, args_.positional.data(), false);
+    return true;
+  }
+
   Value check(Runtime& runtime, const Value& subject) {
-    if (!test_) {
+    const CallArgs all = args_.view();
+    const std::size_t at = by_attribute_ ? 1 : 0;
+    if (all.positional.size() <= at) {
       return Value::boolean(truthy(subject));
     }
-    const Builtin test = test_->is_string() ? find_test(test_->text()) : nullptr;
-    return test != nullptr ? test(runtime, subject, args_.view())
-                           : unknown(runtime, "test", *test_);
+    const Value& name = all.positional[at];
+    const Builtin test = name.is_string() ? find_test(name.text()) : nullptr;
+    return test != nullptr ? test(runtime, subject, {all.positional.subspan(at + 1), all.named})
+                           : unknown(runtime, "test", name);
   }
 
   std::optional<AttributeGetter> getter_;
-  std::optional<Value> test_;
   KeptArgs args_;
   bool keep_;
+  bool by_attribute_;
 };
 
 template <bool kKeep, bool kAttribute>
 Value filter_select(Runtime& runtime, const Value& input, const CallArgs& args) {
-  std::optional<AttributeGetter> getter;
-  const std::size_t skip = kAttribute ? 1 : 0;
-  if (kAttribute) {
-    if (args.positional.empty()) {
-      return runtime.fail("Missing parameter for attribute name");
-    }
-    getter.emplace(runtime, &args.positional[0], false);
-  }
-  std::optional<Value> test;
-  if (args.positional.size() > skip) {
-    test = args.positional[skip];
-  }
-  return runtime.iterator<SelectGenerator>(input, std::move(getter), std::move(test),
-                                           KeptArgs(args, skip + 1), kKeep);
+  return runtime.iterator<SelectGenerator>(input, KeptArgs(args), kKeep, kAttribute);
 }
 
 class UniqueGenerator final : public Generator {
@@ -230,45 +238,68 @@ Value filter_items(Runtime& runtime, const Value& input, const CallArgs& args) {
 
 class BatchGenerator final : public Generator {
  public:
-  BatchGenerator(Value source, std::int64_t size, Value fill)
-      : Generator(std::move(source)), size_(size), fill_(std::move(fill)) {}
+  BatchGenerator(Value source, Value size, Value fill)
+      : Generator(std::move(source)), size_(std::move(size)), fill_(std::move(fill)) {}
 
+  // An element that finds the batch full opens the next one. So a size of 0 gives an empty batch
+  // and then all elements, and a negative one all elements.
   bool next(Runtime& runtime, Value& out) override {
-    if (size_ <= 0) {
-      // Python compares lengths, so that a batch of none never ends up full.
-      size_ = std::int64_t{1} << 40;
-    }
     ListBuilder builder(runtime);
     std::int64_t count = 0;
-    for (Value item; count < size_ && pull(runtime, item); ++count) {
+    if (opening_) {
+      builder.push(std::exchange(opening_, std::nullopt).value());
+      ++count;
+    }
+    for (Value item; pull(runtime, item); ++count) {
+      if (equal(Value::integer(count), size_)) {
+        opening_ = item;
+        out = runtime.list(builder.take());
+        return !out.is_missing();
+      }
       if (!builder.push(item)) {
         return false;
       }
     }
-    if (runtime.failed() || count == 0) {
+    if (runtime.failed() || count == 0 || (!fill_.is_none() && !fill(runtime, builder, count))) {
       return false;
-    }
-    for (; !fill_.is_none() && count < size_; ++count) {
-      if (!builder.push(fill_)) {
-        return false;
-      }
     }
     out = runtime.list(builder.take());
     return !out.is_missing();
   }
 
  private:
-  std::int64_t size_;
+  bool fill(Runtime& runtime, ListBuilder& builder, std::int64_t count) {
+    const auto lacks = ordered(runtime, Order::Less, Value::integer(count), size_);
+    if (!lacks.value_or(false)) {
+      return lacks.has_value();
+    }
+    if (size_.kind() == Kind::Float) {
+      runtime.fail("can't multiply sequence by non-int of type 'float'");
+      return false;
+    }
+    // A larger size than fits is more than the limits allow anyway.
+    const std::int64_t size =
+        size_.kind() == Kind::BigInt ? std::numeric_limits<std::int64_t>::max() : size_.as_int();
+    for (; count < size; ++count) {
+      if (!builder.push(fill_)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  Value size_;
   Value fill_;
+  std::optional<Value> opening_;
 };
 
 Value filter_batch(Runtime& runtime, const Value& input, const CallArgs& args) {
   const Bound<2> bound(runtime, "batch", args, {"linecount", "fill_with"}, 1);
-  const auto size = bound ? bound.integer(0, 0) : std::nullopt;
-  if (!size) {
+  if (!bound) {
     return Value::missing();
   }
-  return runtime.iterator<BatchGenerator>(input, *size, bound[1] != nullptr ? *bound[1] : Value());
+  return runtime.iterator<BatchGenerator>(input, *bound[0],
+                                          bound[1] != nullptr ? *bound[1] : Value());
 }
 
 class SliceGenerator final : public Generator {

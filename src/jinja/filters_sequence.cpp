@@ -222,7 +222,8 @@ Value filter_sort(Runtime& runtime, const Value& input, const CallArgs& args) {
     }
     keyed.push_back(std::move(entry));
   }
-  if (runtime.failed() || !sort_keyed(runtime, keyed, true, bound.flag(0, false))) {
+  const auto reverse = bound.integer(0, 0);
+  if (runtime.failed() || !sort_keyed(runtime, keyed, true, *reverse != 0)) {
     return Value::missing();
   }
   return runtime.list(items_of(std::move(keyed)));
@@ -252,7 +253,8 @@ Value filter_dictsort(Runtime& runtime, const Value& input, const CallArgs& args
     }
     keyed.push_back({{std::move(sort_key)}, std::move(pair)});
   }
-  return sort_keyed(runtime, keyed, false, bound.flag(2, false))
+  const auto reverse = bound.integer(2, 0);
+  return reverse && sort_keyed(runtime, keyed, false, *reverse != 0)
              ? runtime.list(items_of(std::move(keyed)))
              : Value::missing();
 }

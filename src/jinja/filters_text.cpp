@@ -162,14 +162,16 @@ Value filter_center(Runtime& runtime, const Value& input, const CallArgs& args) 
 Value filter_truncate(Runtime& runtime, const Value& input, const CallArgs& args) {
   const Bound<4> bound(runtime, "truncate", args, {"length", "killwords", "end", "leeway"});
   const auto limit = bound ? bound.integer(0, 255) : std::nullopt;
-  const auto ending = bound ? bound.text(2, "...") : std::nullopt;
   const auto leeway = bound
                           ? (bound.given(3) ? bound.integer(3, 5) : std::optional<std::int64_t>(5))
                           : std::nullopt;
-  if (!limit || !ending || !leeway) {
+  // Anything with a length may be the end as long as it is not needed.
+  const Value ending = bound && bound[2] != nullptr ? *bound[2] : Value::borrowed("...");
+  const auto ending_size = length(runtime, ending);
+  if (!limit || !ending_size || !leeway) {
     return Value::missing();
   }
-  const auto end_size = static_cast<std::int64_t>(text::length(*ending));
+  const auto end_size = static_cast<std::int64_t>(*ending_size);
   if (*limit < end_size || *leeway < 0) {
     return runtime.fail("expected length >= " + std::to_string(end_size) + ", got " +
                         std::to_string(*limit));
@@ -187,7 +189,7 @@ Value filter_truncate(Runtime& runtime, const Value& input, const CallArgs& args
     kept = kept.substr(0, std::min(kept.rfind(' '), kept.size()));
   }
   return arithmetic(runtime, Arithmetic::Add, Runtime::part(input, kept, input.is_markup()),
-                    runtime.string(*ending));
+                    ending);
 }
 
 Value filter_wordcount(Runtime& runtime, const Value& input, const CallArgs& args) {
@@ -281,7 +283,11 @@ Value filter_xmlattr(Runtime& runtime, const Value& input, const CallArgs& args)
     if (value.is_none() || value.is_undefined()) {
       continue;
     }
-    if (key.is_string() && key.text().find_first_of(" \t\n\r\f\v/>=") != std::string_view::npos) {
+    if (!key.is_string()) {
+      return runtime.fail(std::string("expected string or bytes-like object, got '") +
+                          type_name(key) + "'");
+    }
+    if (key.text().find_first_of(" \t\n\r\f\v/>=") != std::string_view::npos) {
       return runtime.fail("Invalid character in attribute name: '" + std::string(key.text()) + "'");
     }
     const Value name = escape(runtime, key);

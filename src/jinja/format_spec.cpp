@@ -23,14 +23,35 @@ std::string repeat(std::string_view unit, std::int64_t times) {
   return out;
 }
 
-void group_digits(std::string& digits, char separator, std::size_t every) {
+// Separates groups of the leading digits. Zeros that fill the field (`width`: what the rest of it
+// leaves for the digits) are grouped, too.
+void group_digits(std::string& digits, const FieldSpec& spec, std::size_t every,
+                  std::int64_t width) {
+  const bool decimal = every == 3;  // Where an `e` begins the exponent.
+  const auto is_digit = [decimal](unsigned char c) {
+    return (decimal ? std::isdigit(c) : std::isxdigit(c)) != 0;
+  };
   std::size_t end = 0;
-  while (end < digits.size() && std::isxdigit(static_cast<unsigned char>(digits[end])) != 0) {
+  while (end < digits.size() && is_digit(static_cast<unsigned char>(digits[end]))) {
     ++end;
   }
-  for (std::size_t at = end; at > every; at -= every) {
-    digits.insert(at - every, 1, separator);
+  std::string grouped;  // From the right.
+  std::int64_t room = width - static_cast<std::int64_t>(digits.size() - end);
+  if (spec.fill != "0" || spec.align != '=') {
+    room = 0;
   }
+  std::size_t rest = end;
+  do {
+    if (!grouped.empty()) {
+      grouped += spec.grouping;
+      --room;
+    }
+    for (std::size_t i = 0; i < every && (i == 0 || rest > 0 || room > 0); ++i, --room) {
+      grouped += rest > 0 ? digits[--rest] : '0';
+    }
+  } while (rest > 0 || room > 0);
+  std::ranges::reverse(grouped);
+  digits.replace(0, end, grouped);
 }
 
 bool is_align(char32_t c) { return c == '<' || c == '>' || c == '^' || c == '='; }
@@ -77,15 +98,19 @@ bool parse_spec(Runtime& runtime, std::string_view rest, bool number, FieldSpec&
     spec.sign = rest[0];
     rest.remove_prefix(1);
   }
+  spec.no_minus_zero = take(rest, 'z');
   spec.alternate = take(rest, '#');
   if (!filled && take(rest, '0')) {
     spec.fill = "0";
     spec.align = spec.align == 0 && number ? '=' : spec.align;
   }
   read_number(rest, spec.width);
-  if (!rest.empty() && (rest[0] == ',' || rest[0] == '_')) {
+  for (; !rest.empty() && (rest[0] == ',' || rest[0] == '_'); rest.remove_prefix(1)) {
+    if (spec.grouping != 0) {
+      runtime.fail("Cannot specify both ',' and '_'.");
+      return false;
+    }
     spec.grouping = rest[0];
-    rest.remove_prefix(1);
   }
   if (take(rest, '.') && !read_number(rest, spec.precision)) {
     runtime.fail("Format specifier missing precision");
@@ -102,6 +127,16 @@ bool parse_spec(Runtime& runtime, std::string_view rest, bool number, FieldSpec&
   return check_field(runtime, spec);
 }
 
+// Only numbers in the right base have groups. `type`: with the value's own for none.
+bool check_grouping(Runtime& runtime, const FieldSpec& spec, char type) {
+  const std::string_view with = spec.grouping == '_' ? "deEfFgG%boxX" : "deEfFgG%";
+  if (spec.grouping == 0 || type == 0 || with.find(type) != std::string_view::npos) {
+    return true;
+  }
+  runtime.fail(std::string("Cannot specify '") + spec.grouping + "' with '" + type + "'.");
+  return false;
+}
+
 Value unknown_code(Runtime& runtime, char type, const Value& value) {
   return runtime.fail(std::string("Unknown format code '") + type + "' for object of type '" +
                       type_name(value) + "'");
@@ -111,15 +146,23 @@ std::string sign_of(const FieldSpec& spec, bool negative) {
   if (negative) {
     return "-";
   }
-  return spec.sign == '-' ? "" : std::string(1, spec.sign);
+  return spec.sign == 0 || spec.sign == '-' ? "" : std::string(1, spec.sign);
 }
 
 Value format_string(Runtime& runtime, const Value& value, const FieldSpec& spec) {
+  if (!check_grouping(runtime, spec, spec.type == 0 ? 's' : spec.type)) {
+    return Value::missing();
+  }
   if (spec.type != 0 && spec.type != 's') {
     return unknown_code(runtime, spec.type, value);
   }
-  if (spec.align == '=') {
-    return runtime.fail("'=' alignment not allowed in string format specifier");
+  const char* wrong = spec.sign != 0       ? "Sign"
+                      : spec.no_minus_zero ? "Negative zero coercion (z)"
+                      : spec.alternate     ? "Alternate form (#)"
+                      : spec.align == '='  ? "'=' alignment"
+                                           : nullptr;
+  if (wrong != nullptr) {
+    return runtime.fail(std::string(wrong) + " not allowed in string format specifier");
   }
   std::string_view body = value.text();
   if (spec.precision >= 0) {
@@ -130,18 +173,26 @@ Value format_string(Runtime& runtime, const Value& value, const FieldSpec& spec)
 
 Value format_float(Runtime& runtime, const Value& value, double number, const FieldSpec& spec) {
   char type = spec.type;
+  if (!check_grouping(runtime, spec, type)) {
+    return Value::missing();
+  }
   if (type != 0 && std::string_view("eEfFgGn%").find(type) == std::string_view::npos) {
     return unknown_code(runtime, type, value);
   }
   const bool percent = type == '%';
   const double magnitude = std::abs(number) * (percent ? 100 : 1);
   type = percent ? 'f' : type == 'n' ? 'g' : type;
-  std::string digits = float_digits(magnitude, type, spec.precision, spec.alternate);
+  std::string digits =
+      float_digits(magnitude, type, spec.precision, spec.alternate) + (percent ? "%" : "");
+  const bool shows_zero =
+      std::isfinite(number) &&
+      digits.substr(0, digits.find_first_of("eE")).find_first_of("123456789") == std::string::npos;
+  const std::string sign = sign_of(
+      spec, std::signbit(number) && !std::isnan(number) && !(spec.no_minus_zero && shows_zero));
   if (spec.grouping != 0) {
-    group_digits(digits, spec.grouping, 3);
+    group_digits(digits, spec, 3, spec.width - static_cast<std::int64_t>(sign.size()));
   }
-  return runtime.string(lay_out(spec, sign_of(spec, std::signbit(number) && !std::isnan(number)),
-                                digits + (percent ? "%" : ""), '>'));
+  return runtime.string(lay_out(spec, sign, digits, '>'));
 }
 
 Value format_int(Runtime& runtime, const Value& value, const FieldSpec& spec) {
@@ -149,8 +200,19 @@ Value format_int(Runtime& runtime, const Value& value, const FieldSpec& spec) {
   if (std::string_view("eEfFgG%").find(type) != std::string_view::npos) {
     return format_float(runtime, value, to_double(value), spec);
   }
+  // `n` has no groups of its own to be replaced.
+  if (!check_grouping(runtime, spec, spec.type == 0 ? 'd' : spec.type)) {
+    return Value::missing();
+  }
   if (spec.precision >= 0) {
     return runtime.fail("Precision not allowed in integer format specifier");
+  }
+  if (spec.no_minus_zero) {
+    return runtime.fail("Negative zero coercion (z) not allowed in format specifier with integer");
+  }
+  if (type == 'c' && (spec.sign != 0 || spec.alternate)) {
+    return runtime.fail(std::string(spec.sign != 0 ? "Sign" : "Alternate form (#)") +
+                        " not allowed with integer format specifier 'c'");
   }
   if (type == 'c') {
     std::string out;
@@ -163,15 +225,16 @@ Value format_int(Runtime& runtime, const Value& value, const FieldSpec& spec) {
   if (std::string_view("bdoxX").find(type) == std::string_view::npos) {
     return unknown_code(runtime, type, value);
   }
-  std::string digits = int_digits(value, type);
-  if (spec.grouping != 0) {
-    group_digits(digits, spec.grouping, type == 'd' ? 3 : 4);
-  }
   const bool negative =
       value.kind() == Kind::BigInt ? as<BigObject>(value).value.negative() : value.as_int() < 0;
   std::string prefix = sign_of(spec, negative);
   if (spec.alternate && type != 'd') {
     prefix += std::string("0") + type;
+  }
+  std::string digits = int_digits(value, type);
+  if (spec.grouping != 0) {
+    group_digits(digits, spec, type == 'd' ? 3 : 4,
+                 spec.width - static_cast<std::int64_t>(prefix.size()));
   }
   return runtime.string(lay_out(spec, prefix, digits, '>'));
 }
@@ -234,6 +297,23 @@ std::string float_digits(double magnitude, char type, std::int64_t precision, bo
     digits.erase(last, mark - last);
   }
   return digits;
+}
+
+std::string ascii_only(std::string_view text) {
+  std::string out;
+  for (std::size_t pos = 0; pos < text.size();) {
+    const char32_t c = utf8::decode(text, pos);
+    if (c < 0x80) {
+      out += static_cast<char>(c);
+      continue;
+    }
+    const int digits = c < 0x100 ? 2 : c < 0x10000 ? 4 : 8;
+    out += c < 0x100 ? "\\x" : c < 0x10000 ? "\\u" : "\\U";
+    for (int shift = (digits - 1) * 4; shift >= 0; shift -= 4) {
+      out += "0123456789abcdef"[(c >> shift) & 0xF];
+    }
+  }
+  return out;
 }
 
 std::string int_digits(const Value& integral, char type) {

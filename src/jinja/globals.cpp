@@ -45,6 +45,9 @@ bool fill(Runtime& runtime, const CallArgs& args, DictStore& store) {
     const Value& source = args.positional[0];
     if (source.kind() == Kind::Dict) {
       store = as<DictObject>(source).store();
+    } else if (source.is_undefined()) {
+      runtime.fail(source.undefined_message());
+      return false;
     } else {
       Cursor cursor(runtime, source);
       for (Value pair; cursor.next(pair);) {

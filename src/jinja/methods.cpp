@@ -1,11 +1,15 @@
 #include "jinja/methods.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <unordered_map>
 
 #include "jinja/args.hpp"
+#include "jinja/format_spec.hpp"
 #include "jinja/loop.hpp"
 #include "jinja/ops.hpp"
 
@@ -35,7 +39,7 @@ struct Row {
 
 constexpr std::array kRows = {
     Row{"append", Method::Append, 0, kList},
-    Row{"as_integer_ratio", Method::AsIntegerRatio, kInt, 0},
+    Row{"as_integer_ratio", Method::AsIntegerRatio, kInt | kFloat, 0},
     Row{"bit_count", Method::BitCount, kInt, 0},
     Row{"bit_length", Method::BitLength, kInt, 0},
     Row{"capitalize", Method::Capitalize, kStr, 0},
@@ -56,6 +60,7 @@ constexpr std::array kRows = {
     Row{"format_map", Method::FormatMap, kStr, 0},
     Row{"fromkeys", Method::FromKeys, kDict | kDictFunction, 0},
     Row{"get", Method::Get, kDict, 0},
+    Row{"hex", Method::Hex, kFloat, 0},
     Row{"index", Method::Index, kStr | kList | kTuple | kRange, 0},
     Row{"insert", Method::Insert, 0, kList},
     Row{"isalnum", Method::IsAlnum, kStr, 0},
@@ -235,6 +240,44 @@ Value sequence_method(Runtime& runtime, const Value& self, Method method, const 
   return runtime.failed() ? Value::missing() : Value::integer(found);
 }
 
+Value float_ratio(Runtime& runtime, double number) {
+  if (!std::isfinite(number)) {
+    return runtime.fail(std::string("cannot convert ") + (std::isnan(number) ? "NaN" : "Infinity") +
+                        " to integer ratio");
+  }
+  constexpr int kDigits = 53;
+  int exponent = 0;
+  const double fraction = std::frexp(number, &exponent);
+  auto numerator = static_cast<std::int64_t>(std::ldexp(fraction, kDigits));
+  int shift = exponent - kDigits;
+  for (; numerator != 0 && numerator % 2 == 0; numerator /= 2) {
+    ++shift;
+  }
+  const Value power = arithmetic(runtime, Arithmetic::Power, Value::integer(2),
+                                 Value::integer(numerator == 0 ? 0 : std::abs(shift)));
+  if (power.is_missing()) {
+    return power;
+  }
+  const Value whole = Value::integer(numerator);
+  return shift < 0 || numerator == 0
+             ? runtime.tuple({whole, power})
+             : runtime.tuple(
+                   {arithmetic(runtime, Arithmetic::Multiply, whole, power), Value::integer(1)});
+}
+
+std::string float_hex(double number) {
+  if (!std::isfinite(number) || number == 0) {
+    return number == 0 ? (std::signbit(number) ? "-0x0.0p+0" : "0x0.0p+0") : repr_float(number);
+  }
+  constexpr int kMantissaBits = 52;
+  constexpr int kBias = 1023;
+  const auto bits = std::bit_cast<std::uint64_t>(std::abs(number));
+  const auto exponent = static_cast<int>(bits >> kMantissaBits);
+  return fmt::format("{}0x{}.{:0>13x}p{:+d}", number < 0 ? "-" : "", exponent == 0 ? 0 : 1,
+                     bits & ((std::uint64_t{1} << kMantissaBits) - 1),
+                     std::max(exponent, 1) - kBias);
+}
+
 Value number_method(Runtime& runtime, const Value& self, Method method, const CallArgs& args) {
   const Bound<0> none(runtime, method_name(method), args, {});
   if (!none) {
@@ -248,11 +291,16 @@ Value number_method(Runtime& runtime, const Value& self, Method method, const Ca
     return positive(runtime, self);
   }
   if (method == Method::AsIntegerRatio) {
-    return runtime.tuple({positive(runtime, self), Value::integer(1)});
+    return self.kind() == Kind::Float ? float_ratio(runtime, self.as_float())
+                                      : runtime.tuple({positive(runtime, self), Value::integer(1)});
+  }
+  if (method == Method::Hex) {
+    return runtime.string(float_hex(self.as_float()));
   }
   if (self.kind() == Kind::BigInt) {
-    return runtime.fail(std::string(method_name(method)) +
-                        "() of such a large int is not supported");
+    const std::string digits = int_digits(self, 'b');
+    return Value::integer(method == Method::BitCount ? std::ranges::count(digits, '1')
+                                                     : std::ssize(digits));
   }
   const std::int64_t number = self.as_int();
   const auto magnitude =

@@ -32,6 +32,7 @@ enum class Method : std::uint8_t {
   FormatMap,
   FromKeys,
   Get,
+  Hex,
   Index,
   Insert,
   IsAlnum,

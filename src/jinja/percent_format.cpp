@@ -235,25 +235,8 @@ class PercentFormatter {
     return true;
   }
 
-  static std::string ascii_only(std::string_view text) {
-    std::string out;
-    for (std::size_t pos = 0; pos < text.size();) {
-      const char32_t c = utf8::decode(text, pos);
-      if (c < 0x80) {
-        out += static_cast<char>(c);
-        continue;
-      }
-      const int digits = c < 0x100 ? 2 : c < 0x10000 ? 4 : 8;
-      out += c < 0x100 ? "\\x" : c < 0x10000 ? "\\u" : "\\U";
-      for (int shift = (digits - 1) * 4; shift >= 0; shift -= 4) {
-        out += "0123456789abcdef"[(c >> shift) & 0xF];
-      }
-    }
-    return out;
-  }
-
   std::string sign(const FieldSpec& spec, bool negative) const {
-    return negative ? "-" : spec.sign == '-' ? "" : std::string(1, spec.sign);
+    return negative ? "-" : spec.sign == 0 ? "" : std::string(1, spec.sign);
   }
 
   bool convert_int(FieldSpec& spec, Value value) {

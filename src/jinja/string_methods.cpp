@@ -354,11 +354,12 @@ Value call_string_method(Runtime& runtime, const Value& self, Method method, con
       const Bound<1> bound(runtime, "splitlines", args, {"keepends"});
       const auto breaks = std::ranges::count_if(
           self.text(), [](char c) { return c < ' '; });  // Bytes of other scripts are negative.
-      if (!bound ||
+      const auto keep = bound ? bound.integer(0, 0) : std::nullopt;
+      if (!keep ||
           !runtime.reserve(static_cast<std::size_t>(breaks + 1) * sizeof(std::string_view))) {
         return Value::missing();
       }
-      return parts_to_list(runtime, self, text::split_lines(self.text(), bound.flag(0, false)));
+      return parts_to_list(runtime, self, text::split_lines(self.text(), *keep != 0));
     }
     case Method::Encode:
     case Method::StripTags:

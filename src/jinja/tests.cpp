@@ -54,10 +54,16 @@ bool is_callable(const Value& value) {
   }
 }
 bool is_escaped(const Value& value) { return value.is_markup(); }
-bool is_filter(const Value& value) {
-  return value.is_string() && find_filter(value.text()) != nullptr;
+
+// Whether the input is a key of a table of built-ins.
+template <Builtin (*kFind)(std::string_view)>
+Value test_named(Runtime& runtime, const Value& input, const CallArgs& args) {
+  const Bound<0> none(runtime, "test", args, {});
+  if (!none || !check_hashable(runtime, input)) {
+    return Value::missing();
+  }
+  return Value::boolean(input.is_string() && kFind(input.text()) != nullptr);
 }
-bool is_test(const Value& value) { return value.is_string() && find_test(value.text()) != nullptr; }
 
 Value modulo_equals(Runtime& runtime, const Value& input, const Value& divisor, int expected) {
   const Value rest = arithmetic(runtime, Arithmetic::Modulo, input, divisor);
@@ -129,8 +135,8 @@ constexpr std::array kTests = {
     BuiltinRow{"iterable", simple<is_iterable>},
     BuiltinRow{"callable", simple<is_callable>},
     BuiltinRow{"escaped", simple<is_escaped>},
-    BuiltinRow{"filter", simple<is_filter>},
-    BuiltinRow{"test", simple<is_test>},
+    BuiltinRow{"filter", test_named<find_filter>},
+    BuiltinRow{"test", test_named<find_test>},
     BuiltinRow{"odd", test_odd},
     BuiltinRow{"even", test_even},
     BuiltinRow{"divisibleby", test_divisibleby},

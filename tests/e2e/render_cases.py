@@ -182,6 +182,16 @@ people[0]|attr("name") is defined, s|attr("upper") is defined, 5|attr("real")
 "A" is upper, "Ab" is upper, "" is lower, "1" is lower
 "ΌΣΟΣ".lower(), "ΌΣΟΣ.".lower(), "Σ".lower(), "ΑΣ1".lower(), "Ὀδυσσεύς".upper(), "straße".upper(), "ŒUVRE".title(), "ﬀ".title(), "ᾳ".upper(), "ᾼ".lower(), "ἀ".swapcase(), "Ⅷ".lower(), "ⓐ".upper()
 "a\u0301b".title(), "o'neil mc-donald".title(), "3rd place".title(), "x1y".title(), "ab_cd".title()
+(list|map) is iterable, (list|selectattr) is iterable, {}|map|list, ""|select("nope")|list, []|map("nope")|list, zz|rejectattr|list
+(0.5).hex(), f.hex(), (-1.0).hex(), (0.0).hex(), tiny.hex(), (5e-324).hex(), huge.hex(), (huge * 1e300).hex()
+f.as_integer_ratio(), (0.1).as_integer_ratio(), (-3.0).as_integer_ratio(), huge.as_integer_ratio(), (0.0).as_integer_ratio(), tiny.as_integer_ratio()
+big.bit_length(), (-big).bit_count(), (2 ** 70).bit_length(), (2 ** 64 - 1).bit_count(), true.bit_length(), true.conjugate(), true.as_integer_ratio()
+"{:010,}|{:012,.2f}|{:08_}|{:0=10,}|{:010_x}|{:*=+10,}|{:03,}|{:01,}".format(1234, 100.0, 5, 12, 43981, 1234, 1234, 7), "{:+010,}|{:,}|{:09,}|{:08,}".format(-1234, -12, big, 1e22)
+"{:z.1f}|{:z}|{:z.0f}|{:+z.1f}|{:z.1%}".format(-0.01, 0.0, -0.6, -0.01, -0.0001), "{: d}|{:-d}|{:_b}|{:#_x}".format(7, 7, 255, 65536), "{!a}{!a}|{!a}".format(uni, "é", [uni])
+"{0[0]}{}".format("ab"), "{}{0[1]}".format("ab"), "{0.real}{}{1.real}".format(3, 4)
+[1, 2, 3]|batch(0)|list, [1, 2, 3]|batch(-1, 9)|list, [1, 2, 3]|batch(2.0)|list, [1, 2, 3]|batch(true)|list, []|batch(0)|list, [1, 2]|batch(none)|list
+[]|sort(0), list|sort(1), {"a": 1}|dictsort(false, "key", 1), "a\nb".splitlines(1)
+list|truncate(5), d.keys()|truncate(9), (1, 2)|truncate(2, true, "")
 """.strip("\n")
 
 FAILING = r"""
@@ -279,6 +289,38 @@ big.nope()
 d|sum
 1 ** -1 ** "x"
 0 ** -1
+list|map|list
+list|map(attribute="x", nope=1)|list
+list|selectattr|list
+list is filter
+d is test
+dict(zz)
+dict(d.zz, b=1)
+namespace(zz)
+list|sort("x")
+list|sort(none)
+[]|sort(1.5)
+d|dictsort(false, "key", "x")
+"a".splitlines("x")
+{1: 2}|xmlattr
+[1]|batch(2.5, "x")|list
+[1]|batch(none, "x")|list
+"{:,}".format("x")
+"{:_}".format("x")
+"{:+}".format("x")
+"{: }".format("x")
+"{:#}".format("x")
+"{:z}".format("x")
+"{:z}".format(1)
+"{:,c}".format(65)
+"{:+c}".format(65)
+"{:#c}".format(65)
+"{:,n}".format(1)
+"{:,x}".format(1)
+"{:,_}".format(1)
+"{}{0}".format(1)
+"{.real}".format(1)
+(huge * 1e300).as_integer_ratio()
 """.strip("\n")
 
 STATEMENTS = [
@@ -327,6 +369,14 @@ STATEMENTS = [
     "{% set x %}hello {{ n }}{% endset %}[{{ x }}]{{ x is string }}",
     "{% set x | upper | replace('H', 'J') %}hello {{ n }}{% endset %}{{ x }}",
     "{% set s = s ~ '!' %}{{ s }}",
+    "{% filter length %}abc{% endfilter %}",
+    "{% filter list %}abc{% endfilter %}",
+    "{% filter first %}{% endfilter %}",
+    "{% filter first %}abc{% endfilter %}{% filter safe %}<{% endfilter %}",
+    "{% set x %}{% filter length %}abc{% endfilter %}{% endset %}",
+    "{% call dict(a=1) %}x{% endcall %}",
+    "{% call namespace(a=1) %}x{% endcall %}",
+    "{% if false %}{% filter length %}abc{% endfilter %}{% endif %}ok",
     "{% if true %}{% set q = 5 %}{% endif %}{{ q }}",
     "{% if false %}{% set q = 5 %}{% endif %}{{ q }}|{{ q is defined }}",
     "{% if false %}{% set n = 5 %}{% endif %}{{ n }}",
