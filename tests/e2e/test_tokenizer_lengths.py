@@ -8,7 +8,7 @@ from fairlead.tokenizer_texts import string_count, tokenizer_rng
 from test_tokenizer_components import random_text, random_tokenizer, run
 from tokenizers import Tokenizer
 
-TOKENIZERS = max(60, string_count() // 20)
+TOKENIZERS = max(40, string_count() // 20)
 LARGE = [2**31, 2**32, 2**63, 2**64 - 1]
 
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ASSETS = ROOT / "tests" / ".assets"
 REQUIRED = ["qwen3", "llama2"]
 OPTIONAL = ["llama3", "llama3_1", "gpt4o", "deepseek_v3", "gptoss", "gpt35turbo", "gemma3", "gemini", "claude", "minilm"]
-COUNT = string_count(5000)
+COUNT = string_count(3000)
 pytestmark = pytest.mark.timeout(300 + COUNT // 10)
 
 
@@ -48,9 +48,10 @@ def reference(model):
 
 
 def all_planes():
-    """Every scalar value once, in blocks, alone and between letters, digits and spaces."""
+    """Every scalar value once, in blocks, alone and between letters, digits and spaces. In a short run few of the planes
+    in which every character is like its neighbours."""
     texts = []
-    for start in range(0, 0x110000, 0x400):
+    for start in [*range(0, 0x34000, 0x400), 0xE0000, *range(0x34000, 0x110000, 0x400 if COUNT >= 10_000 else 0x7400)]:
         block = [chr(c) for c in range(start, start + 0x400) if not 0xD800 <= c < 0xE000]
         if block:
             texts.append("".join(block))
