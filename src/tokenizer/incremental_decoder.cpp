@@ -42,11 +42,12 @@ IncrementalDecoder::IncrementalDecoder(const Tokenizer& tokenizer, bool skip_spe
   pending_prompt_ = text.size();
 }
 
-// The spellings of the prompt's last tokens.
+// The spellings of those last tokens of the prompt that the stream must know.
 std::vector<std::string_view> IncrementalDecoder::prompt_tail(
     std::span<const TokenId> prompt) const {
   std::vector<std::string_view> tail;
-  for (std::size_t i = prompt.size(); i-- > 0 && tail.size() < TokenDecoder::Stream::kPromptTail;) {
+  const std::size_t wanted = tokenizer_->decoder()->prompt_tail();
+  for (std::size_t i = prompt.size(); i-- > 0 && tail.size() < wanted;) {
     if (tokenizer_->is_known(prompt[i]) && !skipped(prompt[i])) {
       tail.push_back(tokenizer_->decoder_token(prompt[i]));
     }

@@ -33,6 +33,7 @@ void append_broken(std::string& out, std::size_t count) {
 
 TokenDecoder::TokenDecoder(std::vector<DecoderStep> steps) : steps_(std::move(steps)) {
   find_shape();
+  find_prompt_tail();
 }
 
 Result<TokenDecoder> TokenDecoder::create(const json::Value& config) {
@@ -84,6 +85,17 @@ void TokenDecoder::find_shape() {
     }
   }
   shape_ = index == steps_.size() ? Shape::Spaces : Shape::Any;
+}
+
+void TokenDecoder::find_prompt_tail() {
+  bool fused = false;
+  for (const DecoderStep& one : steps_) {
+    const bool byte_level = std::holds_alternative<step::ByteLevel>(one);
+    if (fused && (byte_level || std::holds_alternative<step::RegexReplace>(one))) {
+      prompt_tail_ = SIZE_MAX;
+    }
+    fused = fused || byte_level || std::holds_alternative<step::Fuse>(one);
+  }
 }
 
 std::string TokenDecoder::decode(std::span<const std::string_view> tokens,

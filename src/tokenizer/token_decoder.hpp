@@ -45,6 +45,10 @@ class TokenDecoder {
   /// The same but for `ByteRuns::ByCharacter`: what a `Stream` of the tokens gives all in all.
   std::string decode_by_character(std::span<const std::string_view> tokens) const;
 
+  /// How many tokens of a prompt's end a stream must be given: more than a character has bytes, and
+  /// room for the literals of real chains; all of them (`SIZE_MAX`) where it holds back all text.
+  std::size_t prompt_tail() const { return prompt_tail_; }
+
   /// The bytes that a token adds in the middle of a text; not always whole characters.
   std::string token_bytes(std::string_view token) const;
 
@@ -60,8 +64,10 @@ class TokenDecoder {
   explicit TokenDecoder(std::vector<DecoderStep> steps);
   std::string decode(std::span<const std::string_view> tokens, ByteRuns byte_runs) const;
   void find_shape();
+  void find_prompt_tail();
 
   std::vector<DecoderStep> steps_;
+  std::size_t prompt_tail_ = 16;
   Shape shape_ = Shape::Any;
   const Literal* space_ = nullptr;       // Spaces: what becomes a space, if anything
   bool drop_in_first_ = false;           // Spaces: or nothing, in the first token
@@ -94,14 +100,11 @@ class TokenDecoder {
 /// One object per sequence, one thread at a time.
 class TokenDecoder::Stream {
  public:
-  /// How many tokens of a prompt's end are worth giving: more than a character has bytes, and room
-  /// for the literals of real chains.
-  static constexpr std::size_t kPromptTail = 16;
-
-  /// `prompt_tail` is what precedes the first pushed token: the prompt's last tokens, or all of
-  /// them when it is short. The pushed tokens then give what they add to the prompt's text; where
-  /// they change its end (a character that the prompt ends inside of), the changed part appears as
-  /// a whole. The decoder must outlive the stream and stay where it is.
+  /// `prompt_tail` is what precedes the first pushed token: as many of the prompt's last tokens as
+  /// `TokenDecoder::prompt_tail` says, or all of them when it is short. The pushed tokens then give
+  /// what they add to the prompt's text; where they change its end (a character that the prompt
+  /// ends inside of), the changed part appears as a whole. The decoder must outlive the stream and
+  /// stay where it is.
   explicit Stream(const TokenDecoder& decoder, std::span<const std::string_view> prompt_tail = {});
 
   /// Appends the text that becomes certain with `token`, which may be none.

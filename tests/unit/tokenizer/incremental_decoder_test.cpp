@@ -53,6 +53,21 @@ TEST_F(IncrementalDecoding, ShowsStrayBytesAsSoonAsTheyAreKnown) {
   EXPECT_EQ(deltas({0xE0, 0x80}), "|\uFFFD\uFFFD|");
 }
 
+TEST(IncrementalDecodingOfAChain, SeesAllOfAPromptThatItsRegexMayChange) {
+  testing::SmallModel small;
+  small.decoder = R"({"type":"Sequence","decoders":[{"type":"Fuse"},)"
+                  R"({"type":"Replace","pattern":{"Regex":"-+$"},"content":""}]})";
+  const std::shared_ptr<const Tokenizer> tokenizer = testing::make(small.json());
+  Ids prompt(40, '-');
+  prompt.front() = 'a';
+  IncrementalDecoder decoder(*tokenizer, false, prompt);
+  std::string out;
+  decoder.push('b', out);
+  EXPECT_EQ(out, "");
+  decoder.flush(out);
+  EXPECT_EQ(out, std::string(39, '-') + "b");  // the prompt alone is "a"
+}
+
 TEST_F(IncrementalDecoding, FlushShowsTheIncompleteRest) {
   EXPECT_EQ(deltas({'a', kE4B8}), "a||\uFFFD");
   EXPECT_EQ(deltas({}), "");
