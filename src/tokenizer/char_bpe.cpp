@@ -351,6 +351,22 @@ Result<> CharBpeModel::append_symbols(std::string_view word, Sink& sink) const {
   return {};
 }
 
+// A merged token is spelled as the characters it stands for, or longer: with a suffix, or where a
+// byte or an unknown character is part of it.
+std::size_t CharBpeModel::longest_token() const {
+  const bool bytes = std::ranges::find(fallback_, kNoToken) == fallback_.end();
+  const bool unknown = options_.unk_token && !options_.unk_token->empty() && !options_.fuse_unk;
+  if (!vocabulary_.one_to_one() || !options_.continuing_subword_prefix.empty() ||
+      (!bytes && !unknown)) {
+    return 0;
+  }
+  std::size_t longest = 1;
+  vocabulary_.each([&](std::string_view spelling, TokenId /*id*/) {
+    longest = std::max(longest, utf8::count(spelling));
+  });
+  return longest;
+}
+
 std::optional<TokenId> CharBpeModel::find(std::string_view spelling) const {
   return vocabulary_.find(spelling);
 }

@@ -75,6 +75,7 @@ class CharBpeModel final : public Model {
   std::optional<std::string_view> spelling(TokenId id) const override;
   std::size_t size() const override { return vocabulary_.size(); }
   std::size_t id_limit() const override { return vocabulary_.id_limit(); }
+  std::size_t longest_token() const override;
 
  private:
   static constexpr TokenId kNoToken = CharacterIds::kNone;

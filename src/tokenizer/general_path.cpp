@@ -36,6 +36,9 @@ class GeneralPath final : public TextPath {
   std::size_t size() const override { return model_->size(); }
   std::size_t id_limit() const override { return model_->id_limit(); }
   std::size_t longest_token() const override { return 0; }
+  std::size_t longest_token_characters() const override {
+    return pre_tokenizer_.keeps_text() ? model_->longest_token() : 0;
+  }
   const TokenDecoder* decoder() const override { return &decoder_; }
   std::string_view decoder_token(TokenId id) const override {
     return model_->spelling(id).value_or(std::string_view());

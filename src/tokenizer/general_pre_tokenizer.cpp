@@ -220,6 +220,10 @@ Result<> GeneralPreTokenizer::add(const ComponentConfig& config) {
   return config.unsupported("not a known type");
 }
 
+bool GeneralPreTokenizer::keeps_text() const {
+  return std::ranges::all_of(steps_, [](const auto& step) { return step->keeps_text(); });
+}
+
 Result<> GeneralPreTokenizer::split(std::string_view text, std::size_t start_bytes,
                                     const Sink& sink, const std::stop_token& stop) const {
   if (text.empty()) {

@@ -33,6 +33,8 @@ class GeneralPreTokenizer {
   /// `ClientGone` once `stop` is requested.
   Result<> split(std::string_view text, std::size_t start_bytes, const Sink& sink,
                  const std::stop_token& stop = {}) const;
+  /// True when no character of a text vanishes.
+  bool keeps_text() const;
 
  private:
   Result<> add(const ComponentConfig& config);

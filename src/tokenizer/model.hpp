@@ -31,6 +31,9 @@ class Model {
   virtual std::size_t size() const = 0;
   /// Highest id + 1.
   virtual std::size_t id_limit() const = 0;
+  /// So many characters of a piece become one token at most; 0 when it may be any number of them,
+  /// or some become nothing.
+  virtual std::size_t longest_token() const { return 0; }
 };
 
 }  // namespace fairlead::tokenizer

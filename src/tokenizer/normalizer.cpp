@@ -12,6 +12,9 @@ namespace {
 
 using Steps = std::vector<NormalizerStepPtr>;
 
+// Beyond this nothing useful follows from the length of a text.
+constexpr std::size_t kMaxShrink = 1024;
+
 std::optional<NormalizationForm> form_of(std::string_view type) {
   constexpr std::pair<std::string_view, NormalizationForm> kForms[] = {
       {"NFC", NormalizationForm::C},
@@ -162,6 +165,18 @@ Result<> Normalizer::add(const ComponentConfig& config) {
   }
   steps_.push_back(std::move(step));
   return {};
+}
+
+std::size_t Normalizer::shrinks() const {
+  std::size_t all = 1;
+  for (const NormalizerStepPtr& step : steps_) {
+    const std::size_t one = step->shrinks();
+    if (one == 0 || one > kMaxShrink / all) {
+      return 0;
+    }
+    all *= one;
+  }
+  return all;
 }
 
 Result<> Normalizer::apply(std::string& text, const std::stop_token& stop) const {

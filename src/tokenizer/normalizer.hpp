@@ -28,6 +28,9 @@ class Normalizer {
   /// Whether it is form C and nothing else.
   bool nfc_only() const { return nfc_only_; }
 
+  /// So many characters of a text may become one; 0 when some may become nothing.
+  std::size_t shrinks() const;
+
   /// Replaces `text`, well-formed UTF-8, by its normalized form. Fails when a regex gives up or the
   /// result is out of proportion; `ClientGone` once `stop` is requested.
   Result<> apply(std::string& text, const std::stop_token& stop = {}) const;

@@ -45,8 +45,9 @@ class Output {
   bool open_ = true;
 };
 
-// A step that looks at one character at a time: `Map` appends what becomes of it.
-template <class Map>
+// A step that looks at one character at a time: `Map` appends what becomes of it. `kKeeps`: that is
+// never nothing.
+template <class Map, bool kKeeps>
 class CharacterStep final : public NormalizerStep {
  public:
   explicit CharacterStep(Map map) : map_(std::move(map)) {}
@@ -68,14 +69,15 @@ class CharacterStep final : public NormalizerStep {
     output.finish();
     return {};
   }
+  std::size_t shrinks() const override { return kKeeps ? 1 : 0; }
 
  private:
   Map map_;
 };
 
-template <class Map>
+template <bool kKeeps = false, class Map>
 NormalizerStepPtr character_step(Map map) {
-  return std::make_shared<CharacterStep<Map>>(std::move(map));
+  return std::make_shared<CharacterStep<Map, kKeeps>>(std::move(map));
 }
 
 // A step that removes the characters of a table.
@@ -111,6 +113,10 @@ class NormalizationStep final : public NormalizerStep {
     }
     text.text.swap(text.spare);
     return {};
+  }
+  // No character is composed of more than four.
+  std::size_t shrinks() const override {
+    return form_ == NormalizationForm::D || form_ == NormalizationForm::KD ? 1 : 4;
   }
 
  private:
@@ -157,6 +163,7 @@ class PrependStep final : public NormalizerStep {
     }
     return {};
   }
+  std::size_t shrinks() const override { return 1; }
 
  private:
   std::string prefix_;
@@ -204,6 +211,10 @@ class ReplaceStep final : public NormalizerStep {
     copy_until(old.size());
     output.finish();
     return {};
+  }
+  std::size_t shrinks() const override {
+    const std::size_t after = utf8::count(content_);
+    return regex_ || after == 0 ? 0 : (utf8::count(literal_) + after - 1) / after;
   }
 
  private:
@@ -370,7 +381,7 @@ NormalizerStepPtr normalization_step(NormalizationForm form) {
   return std::make_shared<NormalizationStep>(form);
 }
 
-NormalizerStepPtr lowercase_step() { return character_step(append_lower); }
+NormalizerStepPtr lowercase_step() { return character_step<true>(append_lower); }
 
 NormalizerStepPtr strip_accents_step() {
   static const CodePointTable table = membership(data::kAccents, data::kAccentsSize);
@@ -388,7 +399,7 @@ NormalizerStepPtr prepend_step(std::string_view prefix) {
 NormalizerStepPtr nmt_step() { return character_step(append_nmt); }
 
 NormalizerStepPtr byte_level_step() {
-  return character_step([](char32_t /*c*/, std::string_view text, std::string& out) {
+  return character_step<true>([](char32_t /*c*/, std::string_view text, std::string& out) {
     for (const char byte : text) {
       utf8::append(out, byte_level_char(static_cast<unsigned char>(byte)));
     }

@@ -26,6 +26,8 @@ class NormalizerStep {
   virtual ~NormalizerStep() = default;
   /// Changes the text. Fails once `stop` is requested.
   virtual Result<> apply(NormalizedText& text, const std::stop_token& stop) const = 0;
+  /// So many characters may become one; 0 when some may become nothing.
+  virtual std::size_t shrinks() const { return 0; }
 };
 
 /// A step, owned.

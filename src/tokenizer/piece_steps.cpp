@@ -27,6 +27,7 @@ class SplitStep final : public PieceStep {
     return split_.each(
         piece.text, [&](const Span& span) { return sink(cut(piece, span.begin, span.end)); }, stop);
   }
+  bool keeps_text() const override { return split_.keeps_text(); }
 
  private:
   Split split_;
@@ -193,6 +194,7 @@ class ByteLevelStep final : public PieceStep {
     }
     return taken;
   }
+  bool keeps_text() const override { return true; }
 
  private:
   static void append_spelled(std::string_view text, std::string& out) {
@@ -241,6 +243,7 @@ class MetaspaceStep final : public PieceStep {
     }
     return {};
   }
+  bool keeps_text() const override { return true; }
 
  private:
   void append_replaced(std::string_view text, std::string& out) const {

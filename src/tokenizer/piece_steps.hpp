@@ -28,6 +28,8 @@ class PieceStep {
   /// Passes on what becomes of a piece, in order. Fails once `stop` is requested.
   virtual Result<> split(const Piece& piece, const PieceSink& sink,
                          const std::stop_token& stop) const = 0;
+  /// True when no character of a piece vanishes, whatever may be added.
+  virtual bool keeps_text() const { return false; }
 };
 
 /// A step, owned.

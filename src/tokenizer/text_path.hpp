@@ -36,6 +36,9 @@ class TextPath {
   virtual std::size_t id_limit() const = 0;
   /// The bytes of the longest token of the model; 0 when a token may stand for any amount of text.
   virtual std::size_t longest_token() const = 0;
+  /// So many characters of normalized text become one token of the model at most; 0 when it may be
+  /// any number of them, or some become nothing.
+  virtual std::size_t longest_token_characters() const { return longest_token(); }
 
   /// Null when decoding puts the tokens' bytes behind each other.
   virtual const TokenDecoder* decoder() const { return nullptr; }

@@ -42,8 +42,9 @@ struct Tokenizer::Parts {
   SpecialTokens special_tokens;
   std::vector<std::uint8_t> flags;  // by id
   std::unordered_map<TokenId, std::string>
-      added_bytes;                // what added tokens decode to by themselves
-  std::size_t longest_token = 0;  // bytes of text in one token; 0: no limit
+      added_bytes;                           // what added tokens decode to by themselves
+  std::size_t longest_token = 0;             // bytes of text in one token; 0: not known
+  std::size_t longest_token_characters = 0;  // characters of it, where the bytes are not known
 
   static Result<std::shared_ptr<const Tokenizer>> create(Result<TokenizerSource> source,
                                                          TokenizerConfig config);
@@ -131,17 +132,25 @@ Result<> Tokenizer::Parts::prepare_matching() {
 }
 
 void Tokenizer::Parts::find_longest_token() {
-  if ((!normalizer.empty() && !normalizer.nfc_only()) || path->longest_token() == 0) {
+  if (std::ranges::any_of(added.tokens(), [](const auto& token) {
+        return token.second.token.lstrip || token.second.token.rstrip;
+      })) {
+    return;  // such a token takes any amount of white space
+  }
+  const bool by_bytes = (normalizer.empty() || normalizer.nfc_only()) && path->longest_token() != 0;
+  const std::size_t of_model = by_bytes ? path->longest_token() : path->longest_token_characters();
+  const std::size_t shrinks = by_bytes ? 1 : normalizer.shrinks();
+  if (of_model == 0 || shrinks == 0) {
     return;
   }
-  std::size_t longest = path->longest_token();
+  const auto size = [&](std::string_view text) {
+    return by_bytes ? text.size() : utf8::count(text);
+  };
+  std::size_t longest = of_model * shrinks;
   for (const auto& [id, entry] : added.tokens()) {
-    if (entry.token.lstrip || entry.token.rstrip) {
-      return;  // such a token takes any amount of white space
-    }
-    longest = std::max({longest, entry.token.content.size(), entry.text.size()});
+    longest = std::max({longest, size(entry.token.content), size(entry.text) * shrinks});
   }
-  longest_token = longest;
+  (by_bytes ? longest_token : longest_token_characters) = longest;
 }
 
 void Tokenizer::Parts::index_ids() {
@@ -332,6 +341,9 @@ Result<> Tokenizer::encode(std::string_view text, bool add_special_tokens,
 }
 
 std::size_t Tokenizer::min_tokens(std::string_view text) const {
+  if (const std::size_t longest = parts_->longest_token_characters; longest != 0) {
+    return (utf8::count(text) + longest - 1) / longest;
+  }
   if (parts_->longest_token == 0) {
     return 0;
   }

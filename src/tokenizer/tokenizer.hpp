@@ -63,7 +63,7 @@ class Tokenizer {
   Result<> encode(std::string_view text, bool add_special_tokens, std::vector<TokenId>& out,
                   const std::stop_token& stop = {}) const;
   /// A count of tokens that `encode` certainly reaches, from the text's size and the longest token;
-  /// 0 when this tokenizer may drop text, so that nothing can be said. `text` is valid UTF-8.
+  /// 0 when it may drop text or make one token of any amount of it. `text` is valid UTF-8.
   std::size_t min_tokens(std::string_view text) const;
   /// The text of the ids; unknown ids are skipped and ill-formed bytes become U+FFFD.
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;

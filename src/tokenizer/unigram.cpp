@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/utf8.hpp"
 #include "tokenizer/vocabulary.hpp"
 
 namespace fairlead::tokenizer {
@@ -113,6 +114,19 @@ Result<> UnigramModel::encode(std::string_view piece, std::vector<TokenId>& out,
     run.flush(piece.size());
   }
   return done;
+}
+
+std::size_t UnigramModel::longest_token() const {
+  const bool bytes = byte_fallback_ && std::ranges::find(fallback_, kNone) == fallback_.end();
+  if (unk_id_ && !bytes) {
+    return 0;  // any number of unknown characters become one token
+  }
+  std::size_t longest = 1;
+  for (const Piece& piece : pieces_) {
+    longest =
+        std::max(longest, utf8::count(std::string_view(text_).substr(piece.offset, piece.length)));
+  }
+  return longest;
 }
 
 std::optional<TokenId> UnigramModel::find(std::string_view spelling) const {

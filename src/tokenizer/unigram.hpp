@@ -42,6 +42,7 @@ class UnigramModel final : public Model {
   std::optional<std::string_view> spelling(TokenId id) const override;
   std::size_t size() const override { return pieces_.size(); }
   std::size_t id_limit() const override { return pieces_.size(); }
+  std::size_t longest_token() const override;
 
  private:
   struct Piece {
