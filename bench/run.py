@@ -14,6 +14,7 @@ import pathlib
 import random
 import shutil
 import socket
+import statistics
 import subprocess
 import sys
 import sysconfig
@@ -21,6 +22,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+NICE = ["nice", "-n", "5"]
 WORDS = ("the quick brown fox jumps over a lazy dog while seven wizards mix potions in an old tower "
          "and nobody on the quiet street below notices the blue smoke ").split()
 
@@ -104,13 +106,23 @@ class Bench:
             time.sleep(0.05)
         sys.exit("the server did not become ready")
 
-    def load(self, server, *flags):
-        command = [self.loadgen, "--address", server.ready["http"], "--pid", str(server.process.pid),
-                   "--model", "demo", *map(str, flags)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f"load generator failed: {done.stdout}{done.stderr}")
-        return json.loads(done.stdout)
+    def start_load(self, server, *flags, model="demo", prefix=()):
+        command = [*prefix, self.loadgen, "--address", server.ready["http"], "--pid", str(server.process.pid),
+                   "--model", model, *map(str, flags)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    @staticmethod
+    def report_of(load):
+        out, err = load.communicate()
+        if load.returncode != 0:
+            sys.exit(f"load generator failed: {out}{err}")
+        report = json.loads(out)
+        if report["errors"]:
+            sys.exit(f"wrong answers: {report['problems']}")
+        return report
+
+    def load(self, server, *flags, **options):
+        return self.report_of(self.start_load(server, *flags, **options))
 
     def scenario(self, name, engine_flags, *load_flags, **fleet):
         if not self.wanted(name):
@@ -121,8 +133,6 @@ class Bench:
         finally:
             server.stop()
             engine.stop()
-        if report["errors"]:
-            sys.exit(f"{name}: {report['problems']}")
         self.reports[name] = report
 
     def run(self):
@@ -143,6 +153,8 @@ class Bench:
         if self.wanted("floor"):
             done = subprocess.run([self.loadgen, "floor"], capture_output=True, text=True, check=True)
             self.reports["floor"] = json.loads(done.stdout)
+        if self.wanted("large prompts"):
+            self.large_beside_streams()
         if self.wanted("idle"):
             self.idle()
 
@@ -161,10 +173,13 @@ class Bench:
         """Prompts of which each has another text, and the turns of a conversation that share all but the last message."""
         n = self.scale
         engine = ["--speedup-ratio", "0", "--max-model-len", "262144"]
+        scenarios = [("S3", 3000, 0, 32_000), ("S4", 300, 0, 240_000), ("S4 next turn", 1000, 239_000, 1000)]
+        if not any(self.wanted(name) for name, *_ in scenarios):
+            return
         with self.model_of(self.text_model, 262144) as model:
             corpus = model / "corpus.txt"
             corpus.write_text(python_sources())
-            for name, count, history, turn in [("S3", 3000, 0, 32_000), ("S4", 300, 0, 240_000), ("S4 next turn", 1000, 239_000, 1000)]:
+            for name, count, history, turn in scenarios:
                 self.scenario(name, engine, "--unary", "--connections", 4, "--requests", int(count * n), "--warmup", 50,
                               "--corpus", corpus, "--history-bytes", history, "--turn-bytes", turn, "--max-tokens", 16,
                               model_path=str(model))
@@ -180,6 +195,45 @@ class Bench:
                     self.scenario(f"{name} {mode}", engine, "--completions", "--unary", "--connections", 4,
                                   "--requests", int(count * n), "--warmup", 50, "--prompt-tokens", tokens,
                                   "--max-tokens", 1, serve_flags=["--router-mode", mode], model_path=str(model))
+
+    def large_beside_streams(self, pairs=5, seconds=8):
+        """What a 4 MB prompt every second, of another model with an engine of its own, does to 64 paced streams."""
+        with contextlib.ExitStack() as stack, self.model_of(self.text_model, 4_000_000) as model:
+            corpus = model / "corpus.txt"
+            corpus.write_text(python_sources())
+            engines = []
+            for name, flags in [("demo", ["--token-interval-ms", "6"]), ("large", ["--max-model-len", "4000000", "--num-gpu-blocks", "500000"])]:
+                engines.append(Program(*NICE, self.binary, "mock-engine", "--backend", "vllm", "--listen", "127.0.0.1:0",
+                                       "--debug-listen", "127.0.0.1:0", "--model", name, "--reply", "echo", "--speedup-ratio", "0", *flags))
+                stack.callback(engines[-1].stop)
+            server = Program(self.binary, "serve", "--direct", "--direct-backend", "vllm", "--http-host", "127.0.0.1", "--http-port", "0",
+                             "--engine-url", ",".join(f"http://{engine.ready['grpc']}" for engine in engines),
+                             "--model-path", f"demo={self.model_path}", "--model-path", f"large={model}")
+            stack.callback(server.stop)
+            self.wait_ready(server.ready["http"])
+            rounds = []
+            for _ in range(pairs):
+                pair = {}
+                for mode in ["without", "with"]:
+                    large = mode == "with" and self.start_load(server, "--unary", "--rate", 1, "--requests", seconds, "--corpus", corpus,
+                                                               "--turn-bytes", 4_000_000, "--max-tokens", 4, model="large", prefix=NICE)
+                    pair[mode] = self.load(server, "--connections", 64, "--requests", int(64 * seconds / 2), "--warmup", 64,
+                                           "--prompt", prompt_of(75), "--max-tokens", 330, prefix=NICE)
+                    if large:
+                        pair["large"] = self.report_of(large)
+                rounds.append(pair)
+        self.reports["large prompts"] = {"rounds": rounds, "load_average": os.getloadavg()[0]}
+
+    def large_table(self):
+        report = self.reports["large prompts"]
+        lines = [f"\n64 streams at 6 ms per token, without and with a 4 MB prompt every second (load average {report['load_average']:.1f}):"]
+        for name, key in [("p99", "inter_token_ms_p99"), ("p99.9", "inter_token_ms_p999")]:
+            values = [(r["without"][key], r["with"][key]) for r in report["rounds"]]
+            median = statistics.median(b - a for a, b in values)
+            lines.append(f"inter-token {name}, ms: " + ", ".join(f"{a:.2f}/{b:.2f}" for a, b in values) + f"; median difference {median:.2f}")
+        large = [r["large"] for r in report["rounds"]]
+        lines.append(f"the 4 MB prompts are answered after {statistics.median(r['ttft_ms_p50'] for r in large):.0f} ms")
+        return lines
 
     def idle(self, streams=1000):
         engine, server = self.fleet("--speedup-ratio", "0", "--fault", "stall-after:8",
@@ -236,6 +290,8 @@ class Bench:
             if all(pair):
                 added = pair[1]["cpu_us_per_request"] - pair[0]["cpu_us_per_request"]
                 rows.append(f"\nRouting by KV cache adds {added:.0f} µs CPU to a request of {name} tokens.")
+        if "large prompts" in self.reports:
+            rows += self.large_table()
         if "floor" in self.reports:
             rows.append(f"\nFloor (bare paced send): {self.reports['floor']['cpu_us_per_send']:.2f} µs "
                         "CPU per send.")
@@ -254,7 +310,7 @@ def main():
     parser.add_argument("--text-model", default=str(ROOT / "tests/.assets/qwen3"),
                         help="model of the long prompts of text (tools/fetch_test_assets.sh qwen3); without it, that of the others")
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the request counts")
-    parser.add_argument("--only", help="comma list of S1,S1p,S2,S3,S4,'S4 next turn',S6,'1k kv','1k least-loaded','60k …',floor,idle")
+    parser.add_argument("--only", help="comma list of S1,S1p,S2,S3,S4,'S4 next turn',S6,'1k kv','1k least-loaded','60k …','large prompts',floor,idle")
     parser.add_argument("--json", help="file for the raw reports")
     args = parser.parse_args()
     bench = Bench(args)

@@ -240,6 +240,7 @@ class Run {
     writer.key("total_ms_p99").number(percentile(total_ms_, 0.99));
     writer.key("inter_token_ms_p50").number(percentile(gap_ms_, 0.5));
     writer.key("inter_token_ms_p99").number(percentile(gap_ms_, 0.99));
+    writer.key("inter_token_ms_p999").number(percentile(gap_ms_, 0.999));
     writer.key("rss_kib").integer(options_.pid ? memory_kib(options_.pid, "VmRSS:") : 0);
     writer.key("peak_rss_kib").integer(options_.pid ? memory_kib(options_.pid, "VmHWM:") : 0);
     writer.end_object();
