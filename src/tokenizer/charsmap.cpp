@@ -1,5 +1,6 @@
 #include "tokenizer/charsmap.hpp"
 
+#include <algorithm>
 #include "base/utf8.hpp"
 #include "tokenizer/base64.hpp"
 
@@ -111,6 +112,16 @@ Charsmap::Match Charsmap::longest(std::string_view text) const {
   match.length = found ? match.length : 0;
   match.replacement = found.value_or(std::string_view());
   return match;
+}
+
+std::size_t Charsmap::longest_replacement() const {
+  std::size_t longest = 0;
+  for (std::size_t at = 0; at < replacements_.size();) {
+    const std::size_t end = std::min(replacements_.find('\0', at), replacements_.size());
+    longest = std::max(longest, end - at);
+    at = end + 1;
+  }
+  return longest;
 }
 
 }  // namespace fairlead::tokenizer

@@ -34,6 +34,8 @@ class Charsmap {
   };
   /// What SentencePiece takes: the longest key that `text` begins with, of the 32 shortest ones.
   Match longest(std::string_view text) const;
+  /// Bytes of the longest replacement.
+  std::size_t longest_replacement() const;
 
  private:
   template <class Visit>

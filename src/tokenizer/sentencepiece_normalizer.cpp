@@ -1,5 +1,7 @@
 #include "tokenizer/sentencepiece_normalizer.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -12,8 +14,10 @@ namespace {
 
 // Bytes between two looks at whether the result is still wanted.
 constexpr std::size_t kStopBytes = 1U << 16;
-// Nothing real makes a text this much longer; a map of characters that does is no map of them.
-constexpr std::size_t kMaxGrowth = 256;
+// Nothing real makes a text this much longer, or a character; a map that does is none of
+// characters.
+constexpr std::size_t kMaxGrowth = 64;
+constexpr std::size_t kMaxReplacement = 1024;
 
 }  // namespace
 
@@ -49,6 +53,11 @@ Result<SentencePieceNormalizer> SentencePieceNormalizer::create(const Normalizer
     Result<Charsmap> charsmap = Charsmap::create(rules.charsmap);
     if (!charsmap) {
       return std::unexpected(charsmap.error());
+    }
+    if (charsmap->longest_replacement() > kMaxReplacement) {
+      return fail(ErrorCode::InvalidRequest,
+                  fmt::format("precompiled_charsmap: a replacement is longer than {} bytes",
+                              kMaxReplacement));
     }
     normalizer.charsmap_ = std::move(*charsmap);
   }
