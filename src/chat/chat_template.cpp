@@ -341,8 +341,14 @@ Result<std::string> ChatTemplate::render(const RenderRequest& request) const {
   for (const auto& [name, value] : request.kwargs) {
     add(name, jinja::from_json(value));
   }
-  auto prompt = (*entry)->code->render(jinja::Value::dict(std::move(context)),
-                                       {.now = request.now, .stop = request.stop});
+  std::size_t bytes =
+      text_bytes(request.messages) + text_bytes(request.tools) + text_bytes(request.documents);
+  for (const auto& [name, value] : request.kwargs) {
+    bytes += text_bytes(value);
+  }
+  auto prompt = (*entry)->code->render(
+      jinja::Value::dict(std::move(context)),
+      {.now = request.now, .limits = jinja::Limits::for_input(bytes), .stop = request.stop});
   if (prompt && request.continue_final_message) {
     prompt = cut_at_tag(std::move(*prompt), conversation.final_text());
   }

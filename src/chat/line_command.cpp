@@ -7,6 +7,7 @@
 #include "base/json.hpp"
 #include "base/lines.hpp"
 #include "chat/chat_template.hpp"
+#include "chat/messages.hpp"
 #include "chat/model_files.hpp"
 #include "jinja/template.hpp"
 
@@ -78,6 +79,9 @@ Result<std::string> bare_template(const json::Value& request) {
     return std::unexpected(std::move(parsed.error()));
   }
   jinja::Template::Options options;
+  if (context != nullptr) {
+    options.limits = jinja::Limits::for_input(text_bytes(*context));
+  }
   if (!now.empty()) {
     options.now = now;
   }

@@ -433,4 +433,21 @@ Result<> Conversation::leave_open(std::vector<Pair>& message, const std::string&
       "message!");
 }
 
+std::size_t text_bytes(const json::Value& value) {
+  constexpr std::size_t kPunctuation = 8;  // Quotes and separators of an element.
+  std::size_t bytes = kPunctuation;
+  if (const std::string* text = value.as_string()) {
+    bytes += text->size();
+  } else if (const json::Array* array = value.as_array()) {
+    for (const json::Value& element : *array) {
+      bytes += text_bytes(element);
+    }
+  } else if (const json::Object* object = value.as_object()) {
+    for (const json::Member& member : *object) {
+      bytes += member.key.size() + text_bytes(member.value);
+    }
+  }
+  return bytes;
+}
+
 }  // namespace fairlead::chat

@@ -59,4 +59,7 @@ class Conversation {
   std::string final_text_;
 };
 
+/// About how many bytes of text a document is, by which the limits of its render grow.
+std::size_t text_bytes(const json::Value& value);
+
 }  // namespace fairlead::chat

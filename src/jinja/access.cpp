@@ -284,6 +284,9 @@ Value get_item(Runtime& runtime, const Value& value, const Value& key) {
     case Kind::Undefined: return runtime.fail(value.undefined_message());
     case Kind::Dict:
       if (hashable(key)) {
+        if (key.is_string() && !runtime.charge(key.text().size())) {
+          return Value::missing();
+        }
         if (const Value* item = as<DictObject>(value).store().find(key)) {
           return *item;
         }

@@ -121,7 +121,7 @@ class BraceFormatter {
       return false;
     }
     out += shown.text();
-    return true;
+    return out.size() <= runtime_.text_room() || fail("the template uses too much memory");
   }
 
   bool convert(char conversion, Value& value) {

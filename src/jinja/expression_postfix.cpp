@@ -3,6 +3,12 @@
 #include <algorithm>
 
 namespace fairlead::jinja {
+namespace {
+
+// Each is compared with those before it.
+constexpr std::size_t kMaxNamedArgs = 1000;
+
+}  // namespace
 
 ExprPtr ExpressionParser::parse_postfix(ExprPtr node) {
   while (!failed()) {
@@ -124,6 +130,9 @@ ArgExprs ExpressionParser::parse_args() {
       next();
       if (std::ranges::any_of(args.named, [&](const auto& arg) { return arg.first == name; })) {
         error("keyword argument repeated: " + name, line);
+      }
+      if (args.named.size() == kMaxNamedArgs) {
+        error("a call has too many named arguments", line);
       }
       args.named.emplace_back(name, parse_expression());
     } else {

@@ -350,7 +350,7 @@ Value filter_slice(Runtime& runtime, const Value& input, const CallArgs& args) {
   if (!slices) {
     return Value::missing();
   }
-  return runtime.iterator<SliceGenerator>(input, std::max<std::int64_t>(*slices, 0),
+  return runtime.iterator<SliceGenerator>(input, *slices,
                                           bound[1] != nullptr ? *bound[1] : Value());
 }
 

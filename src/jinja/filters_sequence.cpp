@@ -407,8 +407,8 @@ Value fold_case(Runtime& runtime, const Value& value) {
   if (!value.is_string()) {
     return value;
   }
-  return runtime.charge(value.text().size()) ? runtime.string(unicode::lower(value.text()))
-                                             : Value::missing();
+  return runtime.charge_slow(value.text().size()) ? runtime.string(unicode::lower(value.text()))
+                                                  : Value::missing();
 }
 
 AttributeGetter::AttributeGetter(Runtime& runtime, const Value* attribute, bool ignore_case,

@@ -62,7 +62,7 @@ bool breaks_word(char32_t c) {
 Value filter_title(Runtime& runtime, const Value& input, const CallArgs& args) {
   const Bound<0> none(runtime, "title", args, {});
   Value text = none ? soft_str(runtime, input) : Value::missing();
-  if (text.is_missing() || !runtime.charge(text.text().size())) {
+  if (text.is_missing() || !runtime.charge_slow(text.text().size())) {
     return Value::missing();
   }
   std::string out;
@@ -195,7 +195,7 @@ Value filter_truncate(Runtime& runtime, const Value& input, const CallArgs& args
 Value filter_wordcount(Runtime& runtime, const Value& input, const CallArgs& args) {
   const Bound<0> none(runtime, "wordcount", args, {});
   Value text = none ? soft_str(runtime, input) : Value::missing();
-  if (text.is_missing() || !runtime.charge(text.text().size())) {
+  if (text.is_missing() || !runtime.charge_slow(text.text().size())) {
     return Value::missing();
   }
   std::int64_t words = 0;

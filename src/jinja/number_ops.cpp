@@ -99,7 +99,7 @@ Value big_power(Runtime& runtime, const Value& a, const Value& b) {
     if (result.limbs() > kMaxLimbs || base.limbs() > kMaxLimbs) {
       return runtime.fail("integer too large");
     }
-    if (!runtime.step(1 + (base.limbs() * base.limbs()) / 16)) {
+    if (!runtime.step(1 + (base.limbs() * base.limbs()))) {
       return Value::missing();
     }
     if ((exponent & 1) != 0) {
@@ -116,7 +116,7 @@ Value big_power(Runtime& runtime, const Value& a, const Value& b) {
 Value big_arithmetic(Runtime& runtime, Arithmetic op, const Value& a, const Value& b) {
   const BigInt left = to_big(a);
   const BigInt right = to_big(b);
-  if (!runtime.step(1 + (left.limbs() * right.limbs()) / 4)) {
+  if (!runtime.step(1 + (left.limbs() * right.limbs()))) {
     return Value::missing();
   }
   switch (op) {
@@ -140,7 +140,7 @@ Value big_arithmetic(Runtime& runtime, Arithmetic op, const Value& a, const Valu
   }
   BigInt quotient;
   BigInt remainder;
-  if (!runtime.step(left.limbs() * (right.limbs() + 1) * 8)) {
+  if (!runtime.step(left.limbs() * (right.limbs() + 1) * 64)) {
     return Value::missing();
   }
   BigInt::divide(left, right, quotient, remainder);

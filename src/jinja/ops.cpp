@@ -344,7 +344,7 @@ std::uint64_t hash_value(const Value& value) {
 
 bool check_hashable(Runtime& runtime, const Value& value) {
   if (hashable(value)) {
-    return true;
+    return !value.is_string() || runtime.charge(value.text().size());
   }
   // Of a tuple, the element inside is at fault.
   if (value.kind() == Kind::Tuple) {
@@ -393,7 +393,7 @@ std::optional<bool> contains(Runtime& runtime, const Value& container, const Val
         }
         return std::nullopt;
       }
-      if (!runtime.charge(container.text().size())) {
+      if (!runtime.charge_slow(container.text().size())) {
         return std::nullopt;
       }
       return text::find(container.text(), item.text()) != std::string_view::npos;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
 
 #include "jinja/ast_walk.hpp"
 #include "jinja/lexer.hpp"
@@ -25,11 +26,14 @@ class Resolver {
 
   Result<> run() {
     FunctionScope root;
-    Symbols symbols{nullptr, &root};
+    Symbols symbols{nullptr, &root, &work_};
     Analyser(symbols).body(program_.body);
     program_.loads = finish(symbols);
     body(program_.body, symbols, {});
     program_.slots = root.slots;
+    if (work_ > Symbols::kMaxWork) {
+      error("the template has too many variables and conditions", 1);
+    }
     if (error_) {
       return std::unexpected(*error_);
     }
@@ -50,12 +54,12 @@ class Resolver {
   }
 
   VariableRef global(const std::string& name) {
-    const auto found = std::ranges::find(program_.globals, name);
-    if (found == program_.globals.end()) {
+    const auto next = static_cast<std::uint32_t>(program_.globals.size());
+    const auto [found, fresh] = globals_.try_emplace(name, next);
+    if (fresh) {
       program_.globals.push_back(name);
-      return {VariableRef::kGlobal, static_cast<std::uint32_t>(program_.globals.size() - 1)};
     }
-    return {VariableRef::kGlobal, static_cast<std::uint32_t>(found - program_.globals.begin())};
+    return {VariableRef::kGlobal, found->second};
   }
 
   VariableRef reference(const Symbols* scope, const std::string& name, const FunctionScope* from) {
@@ -329,6 +333,8 @@ class Resolver {
   }
 
   Program& program_;
+  std::unordered_map<std::string, std::uint32_t> globals_;  // Places of the program's.
+  std::uint64_t work_ = 0;
   std::optional<Error> error_;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -14,13 +15,24 @@
 namespace fairlead::jinja {
 
 /// Bounds of one render. Whatever the template does, the render ends with an error when it crosses
-/// one.
+/// one. The defaults are what a hostile template may cost: 100 ms and 64 MB.
 struct Limits {
-  std::size_t max_output_bytes = std::size_t{64} << 20;  ///< Size of the result.
-  std::size_t max_live_bytes = std::size_t{256} << 20;   ///< Memory held by values at any time.
-  std::uint64_t max_steps = 20'000'000;  ///< Evaluated nodes plus 1 per 256 bytes of text handled.
-  int max_calls = 200;                   ///< Depth of macro, caller and recursive-loop calls.
+  std::size_t max_output_bytes = std::size_t{8} << 20;  ///< Size of the result.
+  std::size_t max_live_bytes = std::size_t{24} << 20;   ///< Memory held by values at any time.
+  std::uint64_t max_steps = 3'000'000;  ///< Evaluated nodes plus 1 per 16 bytes of text handled.
+  int max_calls = 200;                  ///< Depth of macro, caller and recursive-loop calls.
   std::size_t max_stack_bytes = std::size_t{768} << 10;  ///< Machine stack below the entry.
+
+  /// The defaults, and room to handle `bytes` of input a few dozen times.
+  static Limits for_input(std::size_t bytes) {
+    Limits limits;
+    limits.max_output_bytes += 4 * bytes;
+    limits.max_live_bytes += 8 * bytes;
+    // Templates that look at every message for every message need more while these are small.
+    limits.max_steps +=
+        std::max<std::uint64_t>(16 * bytes, std::min<std::uint64_t>(128 * bytes, 17'000'000));
+    return limits;
+  }
 };
 
 /// State of one render that operations on values share: the error, the limits, the clock.
@@ -43,7 +55,9 @@ class Runtime {
     return steps_ <= next_look_ || look();
   }
   /// Counts `bytes` of text that are read or written.
-  bool charge(std::size_t bytes) { return step(1 + bytes / 256); }
+  bool charge(std::size_t bytes) { return step(1 + bytes / 16); }
+  /// The same for work that looks at one character after the other.
+  bool charge_slow(std::size_t bytes) { return step(1 + bytes / 2); }
   /// Counts `bytes` of memory that are about to be taken; false when it is too much.
   bool reserve(std::size_t bytes);
   /// False when the machine stack is nearly used up.

@@ -28,7 +28,8 @@ Value strip(Runtime& runtime, const Value& self, Method method, const CallArgs& 
     return part(self, text::strip(self.text(), side));
   }
   const auto characters = bound.text(0, {});
-  if (!characters || !runtime.charge(characters->size())) {
+  if (!characters || !runtime.charge(characters->size()) ||
+      !runtime.charge_slow(self.text().size())) {
     return Value::missing();
   }
   return part(self, text::strip(self.text(), side, characters));
@@ -50,7 +51,7 @@ Value parts_to_list(Runtime& runtime, const Value& self,
 // Searching from the right is quadratic in the worst case.
 bool charge_reverse_search(Runtime& runtime, std::string_view whole, std::string_view piece) {
   constexpr std::size_t kPerStep = 1024;
-  return runtime.charge(whole.size()) &&
+  return runtime.charge_slow(whole.size()) &&
          (piece.size() <= 16 ||
           runtime.step(whole.size() / 64 * (piece.size() / 16) / (kPerStep / 64)));
 }
@@ -59,7 +60,7 @@ Value split(Runtime& runtime, const Value& self, Method method, const CallArgs& 
   const Bound<2> bound(runtime, method_name(method), args, {"sep", "maxsplit"});
   const auto limit = bound ? bound.integer(1, -1) : std::nullopt;
   // Worst case: one part per byte.
-  if (!limit || !runtime.charge(self.text().size())) {
+  if (!limit || !runtime.charge_slow(self.text().size())) {
     return Value::missing();
   }
   const bool right = method == Method::RSplit;
@@ -171,7 +172,7 @@ Value find(Runtime& runtime, const Value& self, Method method, const CallArgs& a
 Value count(Runtime& runtime, const Value& self, const CallArgs& args) {
   const Bound<3> bound(runtime, "count", args, {"sub", "start", "end"}, 1);
   const auto piece = bound ? bound.text(0, {}) : std::nullopt;
-  if (!piece || !runtime.charge(self.text().size())) {
+  if (!piece || !runtime.charge_slow(self.text().size())) {
     return Value::missing();
   }
   const auto range = window(runtime, self, bound);
@@ -199,7 +200,8 @@ Value starts_or_ends(Runtime& runtime, const Value& self, Method method, const C
            (method == Method::StartsWith ? inside.starts_with(affix) : inside.ends_with(affix));
   };
   if (bound[0]->is_string()) {
-    return Value::boolean(matches(bound[0]->text()));
+    return runtime.charge(bound[0]->text().size()) ? Value::boolean(matches(bound[0]->text()))
+                                                   : Value::missing();
   }
   const std::string expected =
       std::string(method_name(method)) + " first arg must be str or a tuple of str, not ";
@@ -210,6 +212,9 @@ Value starts_or_ends(Runtime& runtime, const Value& self, Method method, const C
     if (!affix.is_string()) {
       return runtime.fail("tuple for " + std::string(method_name(method)) +
                           " must only contain str, not " + type_name(affix));
+    }
+    if (!runtime.charge(affix.text().size())) {
+      return Value::missing();
     }
     if (!runtime.step()) {
       return Value::missing();
@@ -226,7 +231,7 @@ Value replace(Runtime& runtime, const Value& self, const CallArgs& args) {
   const auto from = bound ? bound.text(0, {}) : std::nullopt;
   const auto to = bound ? bound.text(1, {}) : std::nullopt;
   const auto limit = bound ? bound.integer(2, -1) : std::nullopt;
-  if (!from || !to || !limit || !runtime.charge(self.text().size())) {
+  if (!from || !to || !limit || !runtime.charge_slow(self.text().size())) {
     return Value::missing();
   }
   Value escaped = self.is_markup() ? escape(runtime, *bound[1]) : *bound[1];
@@ -369,7 +374,7 @@ Value call_string_method(Runtime& runtime, const Value& self, Method method, con
     default: break;
   }
   const Bound<0> none(runtime, method_name(method), args, {});
-  if (!none || !runtime.charge(self.text().size())) {
+  if (!none || !runtime.charge_slow(self.text().size())) {
     return Value::missing();
   }
   switch (method) {

@@ -224,7 +224,12 @@ void Analyser::statement(const Statement& node) {
 void Analyser::branch(const IfStatement& node, std::size_t first) {
   Symbols* original = symbols_;
   expr(*node.branches[first].first);
-  std::vector<Symbols> copies(3, *original);
+  constexpr std::size_t kCopies = 3;
+  *original->work += kCopies * (1 + original->names.size() + original->stores.size());
+  if (*original->work > Symbols::kMaxWork) {
+    return;
+  }
+  std::vector<Symbols> copies(kCopies, *original);
   symbols_ = copies.data();
   body(node.branches[first].second);
   symbols_ = &copies[1];

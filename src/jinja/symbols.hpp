@@ -30,7 +30,12 @@ enum class Origin : std::uint8_t {
 /// The names of one scope. Which names a scope has, and where each gets its first value from,
 /// follows Jinja's compiler; branches are analysed on copies and merged.
 struct Symbols {
-  Symbols(const Symbols* outer, FunctionScope* of) : parent(outer), function(of) {}
+  /// Entries that are copied before a template counts as hostile; real ones take a few thousand.
+  static constexpr std::uint64_t kMaxWork = 200'000;
+
+  Symbols(const Symbols* outer, FunctionScope* of) : Symbols(outer, of, outer->work) {}
+  Symbols(const Symbols* outer, FunctionScope* of, std::uint64_t* copied)
+      : parent(outer), function(of), work(copied) {}
 
   /// True when a scope around this one has the name.
   bool has_outer(std::string_view name) const;
@@ -43,10 +48,11 @@ struct Symbols {
   /// Takes over what the branches of a condition did to copies of this scope.
   void merge(const std::vector<Symbols>& branches);
 
-  const Symbols* parent;                                            ///< The scope around it.
-  FunctionScope* function;                                          ///< Whose variables these are.
-  std::map<std::string, Origin, std::less<>> names;                 ///< Names and first values.
-  std::set<std::string, std::less<>> stores;                        ///< Names assigned here.
+  const Symbols* parent;                             ///< The scope around it.
+  FunctionScope* function;                           ///< Whose variables these are.
+  std::uint64_t* work;                               ///< Counts copied entries, over all scopes.
+  std::map<std::string, Origin, std::less<>> names;  ///< Names and first values.
+  std::set<std::string, std::less<>> stores;         ///< Names assigned here.
   mutable std::map<std::string, std::uint32_t, std::less<>> slots;  ///< Places given so far.
 };
 

@@ -13,6 +13,10 @@ Template::Template(std::string source, Program program)
 Template::~Template() = default;
 
 Result<std::shared_ptr<const Template>> Template::parse(std::string source) {
+  if (source.size() > kMaxSourceBytes) {
+    return fail(ErrorCode::InvalidRequest,
+                "the template has more than " + std::to_string(kMaxSourceBytes) + " bytes");
+  }
   auto program = parse_program(source);
   if (!program) {
     return std::unexpected(std::move(program.error()));

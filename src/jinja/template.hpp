@@ -26,6 +26,9 @@ class Template {
     std::stop_token stop = {};       ///< Ends the render with an error.
   };
 
+  /// Longest source; real ones have a few dozen kilobytes.
+  static constexpr std::size_t kMaxSourceBytes = std::size_t{512} << 10;
+
   /// Parses `source`. The error is `InvalidRequest` and names the line.
   static Result<std::shared_ptr<const Template>> parse(std::string source);
 

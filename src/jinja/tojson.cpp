@@ -78,9 +78,7 @@ class Encoder {
       case Kind::Int: append_integer(value.as_int()); return true;
       case Kind::Float: append_float(value.as_float()); return true;
       case Kind::BigInt: return append_str(runtime_, out_, value);
-      case Kind::String:
-        append_string(out_, value.text(), ascii);
-        return runtime_.charge(value.text().size());
+      case Kind::String: return encode_text(value.text());
       case Kind::List:
       case Kind::Tuple: {
         const auto& list = as<ListObject>(value);
@@ -94,13 +92,21 @@ class Encoder {
     }
   }
 
+  // Escapes take up to three times the bytes, so these are counted first.
+  bool encode_text(std::string_view text) {
+    if (ascii ? !runtime_.charge_slow(text.size()) : !runtime_.charge(text.size())) {
+      return false;
+    }
+    append_string(out_, text, ascii);
+    return true;
+  }
+
   bool encode(const json::Value& value) {
     if (!begin()) {
       return false;
     }
     if (const std::string* text = value.as_string()) {
-      append_string(out_, *text, ascii);
-      return runtime_.charge(text->size());
+      return encode_text(*text);
     }
     if (const json::Array* array = value.as_array()) {
       return encode_items(*array);

@@ -191,7 +191,7 @@ big.bit_length(), (-big).bit_count(), (2 ** 70).bit_length(), (2 ** 64 - 1).bit_
 "{0[0]}{}".format("ab"), "{}{0[1]}".format("ab"), "{0.real}{}{1.real}".format(3, 4)
 [1, 2, 3]|batch(0)|list, [1, 2, 3]|batch(-1, 9)|list, [1, 2, 3]|batch(2.0)|list, [1, 2, 3]|batch(true)|list, []|batch(0)|list, [1, 2]|batch(none)|list
 []|sort(0), list|sort(1), {"a": 1}|dictsort(false, "key", 1), "a\nb".splitlines(1)
-list|truncate(5), d.keys()|truncate(9), (1, 2)|truncate(2, true, "")
+list|truncate(5), d.keys()|truncate(9), (1, 2)|truncate(2, true, ""), [1, 2]|slice(-1)|list
 """.strip("\n")
 
 FAILING = r"""
