@@ -19,6 +19,12 @@ from render_programs import Programs
 LONG = os.environ.get("FAIRLEAD_LONG") == "1"
 SEED = int(os.environ.get("FAIRLEAD_SEED", "1"))
 EACH = 200
+LIMITS = {
+    "values are nested too deeply",
+    "the template takes too long to render",
+    "the template uses too much memory",
+    "the rendered text is too large",
+}
 
 
 class TooLong(BaseException):
@@ -61,7 +67,8 @@ def check(seed):
             sources.append(source)
             expected.append(wanted)
     answers = render([{"template": source, "context": CONTEXT, "now": NOW} for source in sources])
-    wrong = differences(answers, expected)
+    # The reference has no limits.
+    wrong = [found for found in differences(answers, expected) if answers[found[0]].get("error") not in LIMITS]
     assert not wrong, (seed, [(sources[index], why) for index, why in wrong[:3]])
     return len(sources), sum(text is not None for text, _ in expected)
 
