@@ -12,8 +12,6 @@ namespace {
 // Steps between two looks at whether the result is still wanted; a power of two.
 constexpr std::size_t kStopSteps = 1U << 16;
 
-std::uint64_t pair_key(TokenId left, TokenId right) { return std::uint64_t{left} << 32 | right; }
-
 std::size_t pair_slot(std::uint64_t pair, std::size_t mask) {
   const std::uint64_t hash = pair * 0x9E3779B97F4A7C15;
   return (hash >> 32 ^ hash >> 15) & mask;
@@ -34,23 +32,29 @@ void MergeTable::add(TokenId left, TokenId right, TokenId merged, bool same_rank
   pending_.push_back({pair_key(left, right), {rank, merged}});
 }
 
-void MergeTable::finish(Stale stale) {
-  slots_.assign(std::bit_ceil(std::max<std::size_t>(pending_.size() * 3 / 2, 16)), {});
-  filter_.assign(std::bit_ceil(std::max<std::size_t>(pending_.size() / 8, 1)), 0);
-  const std::size_t mask = slots_.size() - 1;
+void MergeTable::finish(Stale stale, std::size_t more) {
+  const std::size_t count = pending_.size() + more;
+  slots_.assign(std::bit_ceil(std::max<std::size_t>(count * 3 / 2, 16)), {});
+  filter_.assign(std::bit_ceil(std::max<std::size_t>(count / 8, 1)), 0);
   for (const auto& [pair, merge] : pending_) {
-    const std::size_t bit = filter_bit(pair, filter_.size());
-    filter_[bit / 64] |= std::uint64_t{1} << bit % 64;
-    std::size_t i = pair_slot(pair, mask);
-    while (slots_[i].pair != kFree && slots_[i].pair != pair) {
-      i = (i + 1) & mask;
-    }
-    slots_[i] = {pair, merge};
+    insert(pair, merge);
     if (stale == Stale::JudgedByToken) {
       tokens_.push_back(merge.id);
     }
   }
   pending_ = {};
+}
+
+void MergeTable::insert(std::uint64_t pair, const Merge& merge) {
+  const std::size_t bit = filter_bit(pair, filter_.size());
+  filter_[bit / 64] |= std::uint64_t{1} << bit % 64;
+  const std::size_t mask = slots_.size() - 1;
+  std::size_t i = pair_slot(pair, mask);
+  while (slots_[i].pair != kFree && slots_[i].pair != pair) {
+    i = (i + 1) & mask;
+  }
+  slots_[i] = {pair, merge};
+  next_rank_ = merge.rank + 1;
 }
 
 const MergeTable::Merge& MergeTable::find(TokenId left, TokenId right) const {

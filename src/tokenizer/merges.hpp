@@ -67,8 +67,12 @@ class MergeTable {
   /// Adds the next merge; one pair's last merge counts. `same_rank`: its rank is that of the merge
   /// before it, not the next one; only for `Stale::Skipped`.
   void add(TokenId left, TokenId right, TokenId merged, bool same_rank = false);
-  /// Makes lookups possible.
-  void finish(Stale stale = Stale::Skipped);
+  /// Makes lookups possible, and room for so many merges more.
+  void finish(Stale stale = Stale::Skipped, std::size_t more = 0);
+  /// Adds the next merge behind those before `finish`, which made room for it.
+  void insert(TokenId left, TokenId right, TokenId merged) {
+    insert(pair_key(left, right), {next_rank_, merged});
+  }
 
   /// The merge of two tokens, `kNoRank` when there is none.
   const Merge& find(TokenId left, TokenId right) const;
@@ -99,12 +103,17 @@ class MergeTable {
   };
   class Queue;
 
+  static std::uint64_t pair_key(TokenId left, TokenId right) {
+    return std::uint64_t{left} << 32 | right;
+  }
+  void insert(std::uint64_t pair, const Merge& merge);
   void merge_short(std::span<TokenId> symbols, std::vector<TokenId>& out) const;
   void merge_long(std::span<const TokenId> symbols, std::vector<TokenId>& out,
                   const std::stop_token& stop, Witness* witness = nullptr) const;
 
   std::vector<Pending> pending_;
   std::vector<Slot> slots_;
+  std::uint32_t next_rank_ = 0;        // behind those in the slots
   std::vector<std::uint64_t> filter_;  // bits; pairs without theirs have no merge
   std::vector<TokenId> tokens_;        // by rank; only filled for Stale::JudgedByToken
 };
