@@ -220,13 +220,6 @@ ChatTemplate::ChatTemplate() = default;
 ChatTemplate::~ChatTemplate() = default;
 
 Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::load(const fs::path& folder) {
-  auto sources = find_sources(folder);
-  if (!sources) {
-    return std::unexpected(std::move(sources.error()));
-  }
-  if (sources->empty()) {
-    return nullptr;
-  }
   const fs::path config_file = folder / "tokenizer_config.json";
   const auto config_text = read_file(config_file);
   if (!config_text) {
@@ -236,7 +229,19 @@ Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::load(const fs::path& f
   if (!config) {
     return wrong(fmt::format("{}: {}", config_file.string(), config.error().message));
   }
-  auto made = make(std::move(*sources), std::move(config->special_tokens.named));
+  return load(folder, std::move(config->special_tokens.named));
+}
+
+Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::load(const fs::path& folder,
+                                                               Sources special_tokens) {
+  auto sources = find_sources(folder);
+  if (!sources) {
+    return std::unexpected(std::move(sources.error()));
+  }
+  if (sources->empty()) {
+    return nullptr;
+  }
+  auto made = make(std::move(*sources), std::move(special_tokens));
   if (!made) {
     return wrong(fmt::format("{}: {}", folder.string(), made.error().message));
   }

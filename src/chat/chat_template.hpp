@@ -56,6 +56,9 @@ class ChatTemplate {
   /// of `tokenizer_config.json` (a text, or a list of `{name, template}`), which also names the
   /// special tokens. Null when the model has no template. Errors name the file.
   static Result<std::shared_ptr<const ChatTemplate>> load(const std::filesystem::path& folder);
+  /// The same with special tokens that the caller has read, by name.
+  static Result<std::shared_ptr<const ChatTemplate>> load(const std::filesystem::path& folder,
+                                                          Sources special_tokens);
   /// Parses templates by name (`default`, `tool_use`, …); special tokens by name.
   static Result<std::shared_ptr<const ChatTemplate>> make(Sources templates,
                                                           Sources special_tokens);

@@ -152,7 +152,8 @@ Result<ModelAssets> load_model_assets(const ModelAssetsOptions& options) {
   ModelAssets assets;
   assets.folder = folder.string();
   assets.tokenizer = std::move(*tokenizer);
-  auto chat_template = ChatTemplate::load(folder);
+  // Files of some kinds name special tokens themselves.
+  auto chat_template = ChatTemplate::load(folder, assets.tokenizer->special_tokens().named);
   if (!chat_template) {
     return std::unexpected(chat_template.error());
   }

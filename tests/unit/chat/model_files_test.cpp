@@ -4,6 +4,7 @@
 
 #include "chat/chat_template.hpp"
 #include "chat/model_folder.hpp"
+#include "tokenizer/rank_testing.hpp"
 
 namespace fairlead::chat {
 namespace {
@@ -99,6 +100,20 @@ TEST(ModelFiles, OldModelsKeepSamplingInTheModelConfig) {
   ASSERT_TRUE(assets);
   EXPECT_EQ(assets->defaults.temperature, 0.1);
   EXPECT_EQ(assets->defaults.top_k, std::nullopt);
+}
+
+TEST(ModelFiles, AFolderOfMistralNeedsNoConfigurationOfItsTokenizer) {
+  ModelFolder folder;
+  folder.write("tekken.json", tokenizer::testing::SmallTekken().json())
+      .write("chat_template.jinja", "{{ bos_token }}[INST]{{ messages[0].content }}[/INST]");
+  const auto assets = load_model_assets({folder.path().string()});
+  ASSERT_TRUE(assets) << assets.error().message;
+  EXPECT_EQ(assets->eos_token_ids, (Ids{2}));
+  RenderRequest request;
+  request.messages = json::parse(R"([{"role": "user", "content": "hello"}])").value();
+  const auto prompt = assets->chat_template->render(request);
+  ASSERT_TRUE(prompt) << prompt.error().message;
+  EXPECT_EQ(tokenizer::testing::encode(*assets->tokenizer, *prompt), (Ids{1, 3, 283, 4}));
 }
 
 TEST(ModelFiles, ErrorsNameTheFileAndTheReason) {

@@ -43,6 +43,38 @@ inline std::string rank_file(const std::vector<std::pair<std::string, TokenId>>&
   return text;
 }
 
+/// The pattern of all of Mistral's files, as JSON has it.
+inline constexpr std::string_view kTekkenPattern =
+    R"([^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+)";
+
+/// A small `tekken.json`: all bytes, then tokens.
+struct SmallTekken {
+  std::vector<std::string> tokens = {"he", "llo", "ll", "hello", " w"};  ///< Behind the bytes.
+  int special = 24;                 ///< How many special tokens there are.
+  int size = 24 + 256 + 4;          ///< How many tokens count.
+  std::string specials;             ///< The member `special_tokens` with a comma behind.
+  std::string version = R"("v3")";  ///< JSON.
+  std::string pattern = std::string(kTekkenPattern);  ///< As JSON has it.
+
+  /// The file's text.
+  std::string json() const {
+    std::string vocab;
+    const auto add = [&](std::size_t rank, std::string_view bytes) {
+      vocab += (rank == 0 ? "" : ",") + std::string(R"({"rank":)") + std::to_string(rank) +
+               R"(,"token_bytes":")" + base64(bytes) + R"(","token_str":null})";
+    };
+    for (int byte = 0; byte < 256; ++byte) {
+      add(static_cast<std::size_t>(byte), std::string(1, static_cast<char>(byte)));
+    }
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      add(256 + i, tokens[i]);
+    }
+    return R"({"config":{"pattern":")" + pattern + R"(","default_vocab_size":)" +
+           std::to_string(size) + R"(,"default_num_special_tokens":)" + std::to_string(special) +
+           R"(,"version":)" + version + "}," + specials + R"("vocab":[)" + vocab + "]}";
+  }
+};
+
 /// A folder for the files of one test.
 class FolderTest : public ::testing::Test {
  protected:

@@ -9,38 +9,10 @@
 namespace fairlead::tokenizer {
 namespace {
 
-using testing::base64;
 using testing::encode;
+using testing::kTekkenPattern;
+using testing::SmallTekken;
 using Ids = std::vector<TokenId>;
-
-constexpr std::string_view kPattern =
-    R"([^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+)";
-
-struct SmallTekken {
-  std::vector<std::string> tokens = {"he", "llo", "ll", "hello", " w"};  // behind the bytes
-  int special = 24;
-  int size = 24 + 256 + 4;
-  std::string specials;  // the member with a comma behind
-  std::string version = R"("v3")";
-  std::string pattern = std::string(kPattern);
-
-  std::string json() const {
-    std::string vocab;
-    const auto add = [&](std::size_t rank, std::string_view bytes) {
-      vocab += (rank == 0 ? "" : ",") + std::string(R"({"rank":)") + std::to_string(rank) +
-               R"(,"token_bytes":")" + base64(bytes) + R"(","token_str":null})";
-    };
-    for (int byte = 0; byte < 256; ++byte) {
-      add(static_cast<std::size_t>(byte), std::string(1, static_cast<char>(byte)));
-    }
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      add(256 + i, tokens[i]);
-    }
-    return R"({"config":{"pattern":")" + pattern + R"(","default_vocab_size":)" +
-           std::to_string(size) + R"(,"default_num_special_tokens":)" + std::to_string(special) +
-           R"(,"version":)" + version + "}," + specials + R"("vocab":[)" + vocab + "]}";
-  }
-};
 
 class Tekken : public testing::FolderTest {};
 
@@ -123,7 +95,7 @@ TEST_F(Tekken, BrokenFilesSayWhatIsWrong) {
              R"("special_tokens":[{"rank":0,"token_str":"a"},{"rank":1,"token_str":"a"}],)";
        }),
        "'a' is there twice"},
-      {R"({"config":{"pattern":")" + std::string(kPattern) +
+      {R"({"config":{"pattern":")" + std::string(kTekkenPattern) +
            R"(","default_vocab_size":256,"default_num_special_tokens":0},"special_tokens":[],"vocab":[{"rank":1,"token_bytes":"AA=="}]})",
        "vocab[0] has not the rank 0"},
   };
