@@ -1,13 +1,17 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "tokenizer/ascii_words.hpp"
 #include "tokenizer/unicode.hpp"
 #include "tokenizer/utf8_valid.hpp"
 
@@ -385,6 +389,71 @@ class WordScanner {
   const CodePointTable& kinds_;
 };
 
+/// What a scanner does with ASCII text.
+template <Scanner kScanner>
+inline constexpr AsciiRules kAsciiRules = [] {
+  using enum AsciiRules::Contractions;
+  AsciiRules rules;
+  switch (kScanner) {
+    case Scanner::Gpt2:
+      rules = {.contractions = Lower, .digits = 0, .only_space_joins = true};
+      break;
+    case Scanner::Words1Digit:
+    case Scanner::MarkedWords1Digit: rules = {.contractions = AnyCase}; break;
+    case Scanner::Words3Digits:
+    case Scanner::Cl100k: rules = {.contractions = AnyCase, .digits = 3}; break;
+    case Scanner::CaseWords:
+      rules = {.contractions = Attached, .digits = 3, .case_words = true, .slash = true};
+      break;
+    case Scanner::CaseWords1Digit: rules = {.case_words = true, .slash = true}; break;
+    case Scanner::HanCaseWords:
+      rules = {.contractions = Attached, .digits = 3, .case_words = true};
+      break;
+    case Scanner::DeepSeekV3:
+      rules = {.digits = 3, .number_ends = true, .plain_controls = false};
+      break;
+    case Scanner::None: break;
+  }
+  return rules;
+}();
+
+/// Calls `word(begin, end)` for some words, of which the first begins at `from`, as long as they
+/// begin before `until`. Returns where the last one ends: `from` when the next one is not for this
+/// function, which sees ASCII words alone and only when the compiler may use vector registers.
+template <Scanner kScanner, class Function>
+std::size_t for_ascii_words([[maybe_unused]] std::string_view text, std::size_t from,
+                            [[maybe_unused]] std::size_t until, [[maybe_unused]] Function&& word) {
+#ifdef FAIRLEAD_ASCII_WORDS
+  const auto is_ascii = [&](std::size_t at) {
+    return at < text.size() && static_cast<unsigned char>(text[at]) < 0x80;
+  };
+  std::array<char, kWindow> end_of_text;  // NOLINT: filled below
+  for (std::size_t pos = from;;) {
+    if (pos >= until || !is_ascii(pos) || !is_ascii(pos + 1)) {
+      return pos;
+    }
+    const char* window = text.data() + pos;
+    if (const std::size_t left = text.size() - pos; left < kWindow) {
+      std::memcpy(end_of_text.data(), window, left);
+      std::memset(end_of_text.data() + left, 0xFF, kWindow - left);
+      window = end_of_text.data();
+    }
+    const std::size_t base = pos;
+    std::uint64_t starts = AsciiWords<kAsciiRules<kScanner>>::starts(window, byte_kinds(window));
+    if (starts == 0) {
+      return pos;
+    }
+    for (; starts != 0 && pos < until; starts &= starts - 1) {
+      const std::size_t end = base + static_cast<std::size_t>(std::countr_zero(starts));
+      word(pos, end);
+      pos = end;
+    }
+  }
+#else
+  return from;
+#endif
+}
+
 /// Calls `word(begin, end)` for every word of the text that begins in [`from`, `until`), where
 /// `from` is the beginning of a word; returns where the last one ends. `scanner` is not `None`.
 template <class Function>
@@ -393,12 +462,15 @@ std::size_t for_each_word(Scanner scanner, std::string_view text, std::size_t fr
   const WordScanner words(scanner, text);
   const auto loop = [&]<Scanner kScanner>() {
     std::size_t pos = from;
-    while (pos < until) {
+    while (true) {
+      pos = for_ascii_words<kScanner>(text, pos, until, word);
+      if (pos >= until) {
+        return pos;
+      }
       const std::size_t end = words.next<kScanner>(pos);
       word(pos, end);
       pos = end;
     }
-    return pos;
   };
   switch (scanner) {
     case Scanner::Gpt2: return loop.template operator()<Scanner::Gpt2>();

@@ -140,6 +140,30 @@ TEST(Scanners, EqualTheirRegexOnLongerCombinations) {
   }
 }
 
+// Mostly ASCII, in which many words are found at once: long enough that they lie in several steps.
+TEST(Scanners, EqualTheirRegexOnAsciiText) {
+  constexpr std::string_view kParts[] = {
+      "a", "e",  "l",  "s",  "S",   "t",    "LL",   "re",   "VE", "Word", "words", "'", "'",
+      "'", "\"", "(",  "/",  "//",  "!",    "\x01", "\x7f", "1",  "22",   "4444",  " ", " ",
+      " ", "  ", "\n", "\r", "\n ", "\n\n", "\t",   "\v",   "\f", " \n",  "    ",  "é"};
+  std::mt19937 random(3);
+  const std::vector<Both> splits = all();
+  for (int round = 0; round < 2500; ++round) {
+    // Few different parts make their combinations likely.
+    std::string_view some[8];
+    for (std::string_view& part : some) {
+      part = kParts[random() % std::size(kParts)];
+    }
+    std::string text;
+    for (std::size_t left = 1 + random() % 150; left > 0; --left) {
+      text += random() % 4 == 0 ? kParts[random() % std::size(kParts)] : some[random() % 8];
+    }
+    for (const Both& split : splits) {
+      ASSERT_EQ(split.by_scanner(text), split.by_regex(text)) << text;
+    }
+  }
+}
+
 TEST(Scanners, EqualTheirRegexOnEveryCharacter) {
   for (const Both& split : all()) {
     for (char32_t block = 0; block < 0x110000; block += 0x800) {
