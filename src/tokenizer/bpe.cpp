@@ -6,7 +6,6 @@
 
 #include "base/utf8.hpp"
 #include "tokenizer/byte_level.hpp"
-#include "tokenizer/word_cache.hpp"
 
 namespace fairlead::tokenizer {
 
@@ -104,7 +103,12 @@ void BpeModel::finish() {
   serial_ = WordCache::new_model();
   merges_.finish();
   has_paths_ = all_bytes_ && paths_.build(vocabulary_, byte_ids_, pairs_, merges_);
-  if (!has_paths_) {
+  arises_.assign(vocabulary_.id_limit() / 64 + 1, 0);
+  if (has_paths_) {
+    for (TokenId id = 0; id < vocabulary_.id_limit(); ++id) {
+      arises_[id / 64] |= std::uint64_t{paths_.arises(id)} << id % 64;
+    }
+  } else {
     whole_ = std::make_unique<std::atomic<Whole>[]>(vocabulary_.id_limit());
   }
   pairs_ = {};
@@ -123,25 +127,20 @@ bool BpeModel::keeps_bytes() const {
 
 void BpeModel::encode(std::string_view word, std::vector<TokenId>& out,
                       const std::stop_token& stop) const {
-  if (word.size() == 1) {
-    const TokenId id = byte_ids_[static_cast<unsigned char>(word[0])];
-    if (id != kNoToken) {
-      out.push_back(id);
-      return;
-    }
+  const std::size_t end = word.size();
+  if (end != 0) {
+    encode(word, 0, std::span(&end, 1), out, stop);
   }
-  if (word.size() > WordCache::kMaxBytes) {
-    encode_new(word, out, stop);
-    return;
-  }
-  WordCache::Entry& entry = WordCache::of_thread().place(serial_, word);
-  if (entry.holds(serial_, word)) {
-    out.insert(out.end(), entry.tokens, entry.tokens + entry.ids);
-    return;
-  }
-  const std::size_t before = out.size();
-  encode_new(word, out, stop);  // never cut short by `stop` in a word of this length
-  entry.keep(serial_, word, std::span(out).subspan(before));
+}
+
+void BpeModel::encode(std::string_view text, std::size_t begin, std::span<const std::size_t> ends,
+                      std::vector<TokenId>& out, const std::stop_token& stop) const {
+  WordCache::of_thread().encode(
+      serial_, text, begin, ends, out, [&](std::string_view word) { vocabulary_.prefetch(word); },
+      [&](std::string_view word, std::vector<TokenId>& into) {
+        encode_new(word, into, stop);
+        return true;  // a word that can be kept is never cut short by `stop`
+      });
 }
 
 void BpeModel::encode_new(std::string_view word, std::vector<TokenId>& out,
@@ -161,17 +160,19 @@ void BpeModel::encode_new(std::string_view word, std::vector<TokenId>& out,
 
 void BpeModel::encode_whole(std::string_view word, TokenId id, std::vector<TokenId>& out,
                             const std::stop_token& stop) const {
+  if (options_.ignore_merges || (arises_[id / 64] >> id % 64 & 1) != 0) {
+    out.push_back(id);
+    return;
+  }
   if (has_paths_) {
-    if (options_.ignore_merges || paths_.arises(id)) {
-      out.push_back(id);
-    } else if (!paths_.encode(word, merges_, out, stop)) {
+    if (!paths_.encode(word, merges_, out, stop)) {
       merge_word(word, out, stop);
     }
     return;
   }
   std::atomic<Whole>& memo = whole_[id];
   const Whole known = memo.load(std::memory_order_relaxed);
-  if (options_.ignore_merges || known == Whole::Yes) {
+  if (known == Whole::Yes) {
     out.push_back(id);
     return;
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "tokenizer/bpe_paths.hpp"
 #include "tokenizer/merges.hpp"
 #include "tokenizer/vocabulary.hpp"
+#include "tokenizer/word_cache.hpp"
 
 namespace fairlead::tokenizer {
 
@@ -47,6 +49,12 @@ class BpeModel {
   /// appended for a long word means nothing.
   void encode(std::string_view word, std::vector<TokenId>& out,
               const std::stop_token& stop = {}) const;
+  /// The same for words that lie behind each other in `text`: the first one begins at `begin`,
+  /// each ends at one of `ends`, of which there are 1 to `kBatch`.
+  void encode(std::string_view text, std::size_t begin, std::span<const std::size_t> ends,
+              std::vector<TokenId>& out, const std::stop_token& stop = {}) const;
+  /// Most words that are encoded together.
+  static constexpr std::size_t kBatch = WordCache::kBatch;
   /// True when every byte of a word ends up in some token, so that no token stands for more bytes
   /// than the longest one has.
   bool keeps_bytes() const;
@@ -79,7 +87,8 @@ class BpeModel {
   MergeTable merges_;
   BpePaths paths_;
   bool has_paths_ = false;
-  std::uint32_t serial_ = 0;  // of this model in the threads' word caches
+  std::vector<std::uint64_t> arises_;  // a bit for each token that `paths_` knows to arise
+  std::uint32_t serial_ = 0;           // of this model in the threads' word caches
   std::string scratch_;
   // Whether a token's bytes, as a word, encode to that token alone. Filled on first use; every
   // thread computes the same value, so racing writes are harmless.

@@ -232,20 +232,18 @@ Result<> CharBpeModel::encode(std::string_view piece, std::vector<TokenId>& out,
 
 Result<> CharBpeModel::encode_cached(std::string_view word, std::vector<TokenId>& out,
                                      const std::stop_token& stop) const {
-  if (word.size() > WordCache::kMaxBytes) {
-    return encode_word(word, out, stop);
-  }
-  WordCache::Entry& entry = WordCache::of_thread().place(serial_, word);
-  if (entry.holds(serial_, word)) {
-    out.insert(out.end(), entry.tokens, entry.tokens + entry.ids);
+  const std::size_t end = word.size();
+  if (end == 0) {
     return {};
   }
-  const std::size_t before = out.size();
-  if (Result<> done = encode_word(word, out, stop); !done) {
-    return done;
-  }
-  entry.keep(serial_, word, std::span(out).subspan(before));
-  return {};
+  Result<> done;
+  WordCache::of_thread().encode(
+      serial_, word, 0, std::span(&end, 1), out, [](std::string_view) {},
+      [&](std::string_view missed, std::vector<TokenId>& into) {
+        done = encode_word(missed, into, stop);
+        return done.has_value();
+      });
+  return done;
 }
 
 // A place for the symbols of a word: on the stack as long as they are few.

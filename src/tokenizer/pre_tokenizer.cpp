@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <utility>
 
 namespace fairlead::tokenizer {
@@ -15,14 +17,32 @@ constexpr std::string_view kPart = "pre_tokenizer";
 // Appends the ids of the scanner's words.
 Result<> encode_words(Scanner scanner, std::string_view text, const BpeModel& model,
                       std::vector<TokenId>& out, const std::stop_token& stop) {
+  // Most text has a token for every four bytes or fewer.
+  if (const std::size_t wanted = out.size() + text.size() / 4; wanted > out.capacity()) {
+    out.reserve(std::max(wanted, 2 * out.capacity()));
+  }
+  std::array<std::size_t, BpeModel::kBatch> ends;  // NOLINT: filled up to count
+  std::size_t begin = 0;
+  std::size_t count = 0;
+  const auto encode = [&] {
+    model.encode(text, begin, std::span(ends).first(count), out, stop);
+    begin = ends[count - 1];
+    count = 0;
+  };
   for (std::size_t pos = 0; pos < text.size();) {
     pos = for_each_word(scanner, text, pos, std::min(pos + kStopBytes, text.size()),
-                        [&](std::size_t begin, std::size_t end) {
-                          model.encode(text.substr(begin, end - begin), out, stop);
+                        [&](std::size_t /*begin*/, std::size_t end) {
+                          ends[count++] = end;
+                          if (count == ends.size()) {
+                            encode();
+                          }
                         });
     if (stop.stop_requested()) {
       return stopped();
     }
+  }
+  if (count != 0) {
+    encode();
   }
   return {};
 }

@@ -39,6 +39,12 @@ class Vocabulary {
 
   /// The id of the token that consists of these bytes.
   std::optional<TokenId> find_bytes(std::string_view bytes) const;
+  /// Fetches what `find_bytes` will look at first.
+  void prefetch(std::string_view bytes) const {
+    if (bytes.size() <= max_bytes_) {
+      __builtin_prefetch(&slots_[token_slot(token_key(bytes), bytes.size(), slots_.size() - 1)]);
+    }
+  }
   /// The id of the token spelled like this in the model file.
   std::optional<TokenId> find_spelling(std::string_view spelling) const;
   /// The token's bytes; empty when the id is unknown.
