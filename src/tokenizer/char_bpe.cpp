@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/utf8.hpp"
@@ -15,8 +16,6 @@ namespace {
 
 // Bytes of cut words between two looks at whether the result is still wanted.
 constexpr std::size_t kStopBytes = 1U << 16;
-// Above this many characters that a token may reach across, another character is no place to cut.
-constexpr std::size_t kMaxExceptions = 64;
 // Symbols are counted in 32 bits.
 constexpr std::size_t kMaxSymbols = std::size_t{1} << 31;
 
@@ -36,15 +35,6 @@ char32_t first_character(std::string_view text) {
 
 }  // namespace
 
-void CharacterIds::set(char32_t character, TokenId id) {
-  std::uint16_t& page = pages_of_[character >> 8];
-  if (page == 0) {
-    pages_.emplace_back().fill(kNone);
-    page = static_cast<std::uint16_t>(pages_.size());
-  }
-  pages_[page - 1U][character & 0xFF] = id;
-}
-
 CharBpeModel::CharBpeModel(Spellings vocabulary, CharBpeOptions options)
     : vocabulary_(std::move(vocabulary)), options_(std::move(options)) {
   serial_ = WordCache::new_model();
@@ -62,7 +52,7 @@ Result<std::unique_ptr<const Model>> CharBpeModel::create(Spellings vocabulary,
   // spellings share an id, so are those of the parts of each merge.
   if (model->vocabulary_.one_to_one() && model->options_.continuing_subword_prefix.empty() &&
       model->options_.end_of_word_suffix.empty()) {
-    model->choose_cut(merges);
+    model->find_cuts(merges);
   }
   return model;
 }
@@ -137,113 +127,62 @@ Result<> CharBpeModel::add_merges(std::span<const SpelledMerge> merges) {
   return {};
 }
 
-// A token that reaches across the place between two characters comes from a merge whose left part
-// ends in the one and whose right part starts with the other.
-void CharBpeModel::choose_cut(std::span<const SpelledMerge> merges) {
-  struct Use {
-    char32_t character = 0;
-    std::size_t starts = 0;          // merges whose result starts with the character
-    std::vector<char32_t> behind{};  // what it is merged behind, but for itself
-    bool many = false;
-  };
-  std::vector<Use> uses;
-  CharacterIds places;
-  const auto use_of = [&](char32_t character) -> Use& {
-    TokenId place = places.find(character);
-    if (place == CharacterIds::kNone) {
-      place = static_cast<TokenId>(uses.size());
-      places.set(character, place);
-      uses.push_back({.character = character});
-    }
-    return uses[place];
-  };
+void CharBpeModel::find_cuts(std::span<const SpelledMerge> merges) {
+  std::vector<MergeCuts::Pair> joined;
+  joined.reserve(merges.size());
   for (const auto& [left, right, same_rank] : merges) {
     if (left.empty() || right.empty()) {
       return;
     }
-    ++use_of(first_character(left)).starts;
-    const char32_t before = last_character(left);
-    const char32_t after = first_character(right);
-    Use& use = use_of(after);
-    if (before == after || use.many ||
-        std::find(use.behind.begin(), use.behind.end(), before) != use.behind.end()) {
-      continue;
-    }
-    use.behind.push_back(before);
-    use.many = use.behind.size() > kMaxExceptions;
+    joined.push_back({last_character(left), first_character(right)});
   }
-  const Use* best = nullptr;
-  for (const Use& use : uses) {
-    const bool better = best == nullptr || use.starts > best->starts;
-    if (!use.many && first_.find(use.character) != kNoToken && better) {
-      best = &use;
-    }
-  }
-  if (best != nullptr) {
-    utf8::append(cut_, best->character);
-    no_cut_behind_ = best->behind;
-    no_cut_behind_.push_back(best->character);
-    std::sort(no_cut_behind_.begin(), no_cut_behind_.end());
-  }
-}
-
-// The next place behind `from` that no token can reach across, or the end.
-std::size_t CharBpeModel::next_cut(std::string_view text, std::size_t from) const {
-  for (std::size_t at = text.find(cut_, from + 1); at != std::string_view::npos;
-       at = text.find(cut_, at + cut_.size())) {
-    std::size_t length = 0;
-    const char32_t before = decode_valid(text.data() + previous_character(text, at), length);
-    // Behind an unknown character it is another token that counts, or one that is still to come.
-    if (first_.find(before) != kNoToken &&
-        !std::binary_search(no_cut_behind_.begin(), no_cut_behind_.end(), before)) {
-      return at;
-    }
-  }
-  return text.size();
+  cuts_.build(joined, first_);
 }
 
 Result<> CharBpeModel::encode(std::string_view piece, std::vector<TokenId>& out,
                               const std::stop_token& stop) const {
-  if (options_.ignore_merges && !piece.empty()) {
+  if (piece.empty()) {
+    return {};
+  }
+  if (options_.ignore_merges) {
     if (const std::optional<TokenId> id = vocabulary_.find(piece)) {
       out.push_back(*id);
       return {};
     }
   }
-  if (cut_.empty()) {
-    return encode_cached(piece, out, stop);
-  }
   std::size_t looked = 0;
-  for (std::size_t start = 0; start < piece.size();) {
-    const std::size_t end = next_cut(piece, start);
-    if (Result<> done = encode_cached(piece.substr(start, end - start), out, stop); !done) {
+  std::array<std::size_t, WordCache::kBatch> ends{piece.size()};
+  for (std::size_t begin = 0; begin < piece.size();) {
+    const std::size_t count = cuts_.empty() ? 1 : cuts_.cut(piece, begin, ends);
+    if (Result<> done = encode_parts(piece, begin, std::span(ends).first(count), out, stop);
+        !done) {
       return done;
     }
-    if (end - looked >= kStopBytes) {
-      looked = end;
+    begin = ends[count - 1];
+    if (begin - looked >= kStopBytes) {
+      looked = begin;
       if (stop.stop_requested()) {
         return gone();
       }
     }
-    start = end;
   }
   return {};
 }
 
-Result<> CharBpeModel::encode_cached(std::string_view word, std::vector<TokenId>& out,
-                                     const std::stop_token& stop) const {
-  const std::size_t end = word.size();
-  if (end == 0) {
-    return {};
-  }
-  Result<> done;
+Result<> CharBpeModel::encode_parts(std::string_view word, std::size_t begin,
+                                    std::span<const std::size_t> ends, std::vector<TokenId>& out,
+                                    const std::stop_token& stop) const {
+  Result<> result;
   WordCache::of_thread().encode(
-      serial_, word, 0, std::span(&end, 1), out, [](std::string_view) {},
-      [&](std::string_view missed, std::vector<TokenId>& into) {
-        done = encode_word(missed, into, stop);
+      serial_, word, begin, ends, out, [](std::string_view) {},
+      [&](std::string_view part, std::vector<TokenId>& into) {
+        Result<> done = result ? encode_word(part, into, stop) : result;
+        if (!done) {
+          result = done;
+        }
         return done.has_value();
       });
-  return done;
+  return result;
 }
 
 // A place for the symbols of a word: on the stack as long as they are few.

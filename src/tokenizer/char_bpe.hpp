@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/merge_cuts.hpp"
 #include "tokenizer/merges.hpp"
 #include "tokenizer/model.hpp"
 #include "tokenizer/spellings.hpp"
@@ -37,30 +38,11 @@ struct SpelledMerge {
   bool same_rank = false;
 };
 
-/// Ids of characters: a table for all of Unicode of which only used pages exist.
-class CharacterIds {
- public:
-  /// No id.
-  static constexpr TokenId kNone = ~TokenId{0};
-
-  /// Sets the id of a character.
-  void set(char32_t character, TokenId id);
-  /// The id of a character, or `kNone`.
-  TokenId find(char32_t character) const {
-    const std::uint16_t page = pages_of_[character >> 8];
-    return page == 0 ? kNone : pages_[page - 1U][character & 0xFF];
-  }
-
- private:
-  std::array<std::uint16_t, 0x1100> pages_of_{};
-  std::vector<std::array<TokenId, 256>> pages_;
-};
-
 /// A byte-pair-encoding model over characters, for any vocabulary.
 ///
-/// Words may be whole texts. They are cut before a character that starts many tokens (`▁` in
-/// practice) wherever the merges prove that no token can reach across, and what such a piece
-/// becomes is remembered for each thread, in a table of fixed size.
+/// Words may be whole texts. They are cut wherever the merges prove that no token can reach across
+/// (`MergeCuts`), and what such a part becomes is remembered for each thread, in a table of bounded
+/// size.
 class CharBpeModel final : public Model {
  public:
   /// Takes a finished vocabulary and the merges in rank order. Fails when a part of a merge or its
@@ -86,10 +68,9 @@ class CharBpeModel final : public Model {
 
   Result<> add_merges(std::span<const SpelledMerge> merges);
   void prepare_characters();
-  void choose_cut(std::span<const SpelledMerge> merges);
-  std::size_t next_cut(std::string_view text, std::size_t from) const;
-  Result<> encode_cached(std::string_view word, std::vector<TokenId>& out,
-                         const std::stop_token& stop) const;
+  void find_cuts(std::span<const SpelledMerge> merges);
+  Result<> encode_parts(std::string_view word, std::size_t begin, std::span<const std::size_t> ends,
+                        std::vector<TokenId>& out, const std::stop_token& stop) const;
   Result<> encode_word(std::string_view word, std::vector<TokenId>& out,
                        const std::stop_token& stop) const;
   template <class Sink>
@@ -104,9 +85,8 @@ class CharBpeModel final : public Model {
   CharacterIds continuing_;              // with the prefix; unused without one
   std::array<TokenId, 256> fallback_{};  // `<0xNN>`
   TokenId unk_id_ = kNoToken;
-  std::uint32_t serial_ = 0;             // of this model among all of the process
-  std::string cut_;                      // the character words are cut before, or nothing
-  std::vector<char32_t> no_cut_behind_;  // sorted
+  std::uint32_t serial_ = 0;  // of this model among all of the process
+  MergeCuts cuts_;
 };
 
 }  // namespace fairlead::tokenizer
