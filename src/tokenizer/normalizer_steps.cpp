@@ -1,6 +1,8 @@
 #include "tokenizer/normalizer_steps.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <utility>
 
 #include "base/utf8.hpp"
@@ -182,6 +184,9 @@ class ReplaceStep final : public NormalizerStep {
     if (old.empty() || (!regex_ && old.find(literal_) == std::string_view::npos)) {
       return {};
     }
+    if (!regex_ && literal_.size() == 1 && content_.size() <= kShortContent) {
+      return replace_byte(text, stop);
+    }
     Output output(text);
     std::size_t done = 0;
     const auto copy_until = [&](std::size_t end) {
@@ -253,6 +258,44 @@ class ReplaceStep final : public NormalizerStep {
       function(match);
     }
   }
+
+  // A literal of one byte, as the space that becomes `▁`: the size is known at once, and bytes and
+  // contents are written alike.
+  Result<> replace_byte(NormalizedText& text, const std::stop_token& stop) const {
+    const std::string_view old = text.text;
+    const auto count = [&](std::string_view part) {
+      const auto found = static_cast<std::size_t>(std::ranges::count(part, literal_[0]));
+      return part.size() - found + found * content_.size();
+    };
+    const std::size_t size = count(old);
+    if (size > max_grown_size(old.size())) {
+      return grown_too_long();
+    }
+    std::array<char, kShortContent> content{};
+    std::ranges::copy(content_, content.begin());
+    bool stopped_early = false;
+    text.spare.resize_and_overwrite(size + kShortContent, [&](char* out, std::size_t /*room*/) {
+      for (std::size_t pos = 0; pos < old.size() && !stopped_early;) {
+        for (const std::size_t end = std::min(old.size(), pos + kStopBytes); pos < end; ++pos) {
+          const bool replaced = old[pos] == literal_[0];
+          std::array<char, kShortContent> bytes = content;
+          bytes[0] = replaced ? bytes[0] : old[pos];
+          std::memcpy(out, bytes.data(), bytes.size());
+          out += replaced ? content_.size() : 1;
+        }
+        stopped_early = stop.stop_requested();
+      }
+      return stopped_early ? 0 : size;
+    });
+    if (stopped_early) {
+      return stopped();
+    }
+    text.start_bytes = count(old.substr(0, text.start_bytes));
+    text.text.swap(text.spare);
+    return {};
+  }
+
+  static constexpr std::size_t kShortContent = 4;
 
   std::string literal_;
   std::optional<Regex> regex_;
