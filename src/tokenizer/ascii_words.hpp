@@ -66,14 +66,14 @@ inline ByteKinds byte_kinds(const char* text) {
 struct AsciiRules {
   /// Where `'s` and its kin are words.
   enum class Contractions : std::uint8_t {
-    None,
+    None,     ///< They are nothing special.
     Lower,    ///< Apart, before all else, in lower case.
     AnyCase,  ///< The same in any case.
     Attached  ///< With the letters before them, in any case.
   };
-  Contractions contractions = Contractions::None;
-  unsigned digits = 1;            ///< Most digits of a word; 0 for no bound.
-  bool case_words = false;        ///< Words end where lower case turns to upper.
+  Contractions contractions = Contractions::None;  ///< As above.
+  unsigned digits = 1;                             ///< Most digits of a word; 0 for no bound.
+  bool case_words = false;                         ///< Words end where lower case turns to upper.
   bool slash = false;             ///< Punctuation takes slashes with the newlines behind it.
   bool only_space_joins = false;  ///< GPT-2: ` ` and nothing else begins a word of letters, digits
                                   ///< or others, and newlines are like other white space.
