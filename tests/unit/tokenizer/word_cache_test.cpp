@@ -90,8 +90,8 @@ TEST(WordCache, RemembersShortWordsOfFewTokens) {
   words.check(text, ends);
   EXPECT_EQ(words.encoded, ends.size());
   words.check(text, ends);
-  EXPECT_LE(words.encoded,
-            ends.size() + 4);  // many tokens are not kept, and places may be shared
+  // Words of many tokens are not kept, and some share a place, depending on the model's number.
+  EXPECT_LE(words.encoded, ends.size() + ends.size() / 2);
   // Another model's words are others.
   Words others(cache, WordCache::new_model());
   others.check(text, ends);
