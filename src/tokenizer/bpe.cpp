@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 
 #include "base/utf8.hpp"
@@ -91,6 +92,47 @@ Result<> BpeModel::add_merge(std::string_view left, std::string_view right) {
                 "model.merges");
   }
   add_merge({*left_id, *right_id, *merged_id});
+  return {};
+}
+
+Result<> BpeModel::add_merges(std::span<const SpelledMerge> merges) {
+  constexpr std::size_t kTogether = 16;
+  merges_.reserve(merges.size());
+  pairs_.reserve(merges.size());
+  std::string text;
+  std::array<std::size_t, 2 * kTogether + 1> cuts;    // NOLINT: filled below
+  std::array<std::string_view, 3 * kTogether> parts;  // left, right, both
+  std::array<TokenId, 3 * kTogether> ids;             // NOLINT: filled below
+  for (std::size_t from = 0; from < merges.size(); from += kTogether) {
+    const auto some = merges.subspan(from, std::min(kTogether, merges.size() - from));
+    text.clear();
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      cuts[2 * i] = text.size();
+      bool byte_level = append_byte_level_bytes(text, some[i].left);
+      cuts[2 * i + 1] = text.size();
+      byte_level = byte_level && append_byte_level_bytes(text, some[i].right);
+      text.resize(byte_level ? text.size() : cuts[2 * i]);
+      cuts[2 * i + 1] = std::min(cuts[2 * i + 1], text.size());
+    }
+    cuts[2 * some.size()] = text.size();
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const std::string_view both =
+          std::string_view(text).substr(cuts[2 * i], cuts[2 * i + 2] - cuts[2 * i]);
+      const std::size_t left = cuts[2 * i + 1] - cuts[2 * i];
+      parts[3 * i] = both.substr(0, left);
+      parts[3 * i + 1] = both.substr(left);
+      parts[3 * i + 2] = both;
+    }
+    vocabulary_.find_bytes(std::span(parts).first(3 * some.size()), ids);
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const BpePaths::Pair pair{ids[3 * i], ids[3 * i + 1], ids[3 * i + 2]};
+      if (pair.left != kNoToken && pair.right != kNoToken && pair.merged != kNoToken) {
+        add_merge(pair);
+      } else if (Result<> added = add_merge(some[i].left, some[i].right); !added) {
+        return added;
+      }
+    }
+  }
   return {};
 }
 

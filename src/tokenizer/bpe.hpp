@@ -38,6 +38,8 @@ class BpeModel {
   /// Adds the merge of two tokens given by their spelling; each next one has a higher rank. Fails
   /// when one of them or their concatenation is no token.
   Result<> add_merge(std::string_view left, std::string_view right);
+  /// The same for many.
+  Result<> add_merges(std::span<const SpelledMerge> merges);
   /// The same by ids, all of which are of tokens.
   void add_merge(const BpePaths::Pair& pair);
   /// Makes `encode` possible.

@@ -66,7 +66,8 @@ bool BpePaths::build(const Vocabulary& vocabulary, std::span<const TokenId, 256>
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const auto& [left, right, merged] = pairs[i];
     const bool arises_now =
-        !arises(merged) && arises(left) && arises(right) && merges.find(left, right).rank == i &&
+        !arises(merged) && arises(left) && arises(right) &&
+        (!merges.repeated() || merges.find(left, right).rank == i) &&
         (!may_join(right_side(left), left_side(right)) || apart_before(left, right, merges));
     partners[left].right |= bit_of(right);
     partners[right].left |= bit_of(left);

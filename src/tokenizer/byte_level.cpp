@@ -37,6 +37,8 @@ char32_t byte_level_char(unsigned char byte) { return kChars[byte]; }
 
 bool append_byte_level_bytes(std::string& out, std::string_view spelling) {
   const std::size_t before = out.size();
+  out.resize(before + spelling.size());
+  char* end = out.data() + before;
   for (std::size_t pos = 0; pos < spelling.size();) {
     std::size_t length = 0;
     const char32_t c = decode_valid(spelling.data() + pos, length);
@@ -44,9 +46,10 @@ bool append_byte_level_bytes(std::string& out, std::string_view spelling) {
       out.resize(before);
       return false;
     }
-    out += static_cast<char>(kBytes[c]);
+    *end++ = static_cast<char>(kBytes[c]);
     pos += length;
   }
+  out.resize(static_cast<std::size_t>(end - out.data()));
   return true;
 }
 

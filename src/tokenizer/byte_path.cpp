@@ -87,13 +87,8 @@ Result<BpeModel> read_byte_model(const ModelSource& source, CharBpeOptions optio
   if (!model) {
     return model;
   }
-  const auto add_all = [&](std::span<const SpelledMerge> merges) -> Result<> {
-    for (const SpelledMerge& merge : merges) {
-      if (Result<> added = model->add_merge(merge.left, merge.right); !added) {
-        return added;
-      }
-    }
-    return {};
+  const auto add_all = [&](std::span<const SpelledMerge> merges) {
+    return model->add_merges(merges);
   };
   if (Result<> read = read_merges(source.merges, add_all); !read) {
     return std::unexpected(read.error());

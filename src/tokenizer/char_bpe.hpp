@@ -29,15 +29,6 @@ struct CharBpeOptions {
   bool ignore_merges = false;  ///< A word that is a token is that token, whatever the merges say.
 };
 
-/// A merge by the spelling of its parts.
-struct SpelledMerge {
-  std::string_view left;   ///< First token.
-  std::string_view right;  ///< Second token, with its prefix if there is one.
-  /// Its rank is that of the merge before it. Only for models without prefix and suffix whose
-  /// spellings are one to one with their ids.
-  bool same_rank = false;
-};
-
 /// A byte-pair-encoding model over characters, for any vocabulary.
 ///
 /// Words may be whole texts. They are cut wherever the merges prove that no token can reach across

@@ -12,6 +12,9 @@ namespace {
 // Steps between two looks at whether the result is still wanted; a power of two.
 constexpr std::size_t kStopSteps = 1U << 16;
 
+// Merges that are fetched from memory together.
+constexpr std::size_t kAhead = 16;
+
 std::size_t pair_slot(std::uint64_t pair, std::size_t mask) {
   const std::uint64_t hash = pair * 0x9E3779B97F4A7C15;
   return (hash >> 32 ^ hash >> 15) & mask;
@@ -36,7 +39,11 @@ void MergeTable::finish(Stale stale, std::size_t more) {
   const std::size_t count = pending_.size() + more;
   slots_.assign(std::bit_ceil(std::max<std::size_t>(count * 3 / 2, 16)), {});
   filter_.assign(std::bit_ceil(std::max<std::size_t>(count / 8, 1)), 0);
-  for (const auto& [pair, merge] : pending_) {
+  const std::size_t mask = slots_.size() - 1;
+  for (std::size_t at = 0; at < pending_.size(); ++at) {
+    const std::size_t ahead = std::min(at + kAhead, pending_.size() - 1);
+    __builtin_prefetch(&slots_[pair_slot(pending_[ahead].pair, mask)], 1);
+    const auto& [pair, merge] = pending_[at];
     insert(pair, merge);
     if (stale == Stale::JudgedByToken) {
       tokens_.push_back(merge.id);
@@ -53,6 +60,7 @@ void MergeTable::insert(std::uint64_t pair, const Merge& merge) {
   while (slots_[i].pair != kFree && slots_[i].pair != pair) {
     i = (i + 1) & mask;
   }
+  repeated_ = repeated_ || slots_[i].pair != kFree;
   slots_[i] = {pair, merge};
   next_rank_ = merge.rank + 1;
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <stop_token>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -12,6 +13,15 @@
 #include "tokenizer/tokenizer.hpp"
 
 namespace fairlead::tokenizer {
+
+/// A merge by the spelling of its parts.
+struct SpelledMerge {
+  std::string_view left;   ///< First token.
+  std::string_view right;  ///< Second token, with its prefix if there is one.
+  /// Its rank is that of the merge before it. Only for models without prefix and suffix whose
+  /// spellings are one to one with their ids.
+  bool same_rank = false;
+};
 
 /// The merges of a byte-pair model: which neighbours become which token, and in what order. Built
 /// with `add` in rank order, then `finish`; afterwards immutable and shared by all threads.
@@ -74,6 +84,8 @@ class MergeTable {
     insert(pair_key(left, right), {next_rank_, merged});
   }
 
+  /// Whether a pair has been added more than once.
+  bool repeated() const { return repeated_; }
   /// The merge of two tokens, `kNoRank` when there is none.
   const Merge& find(TokenId left, TokenId right) const;
 
@@ -115,7 +127,8 @@ class MergeTable {
   std::vector<Slot> slots_;
   std::uint32_t next_rank_ = 0;        // behind those in the slots
   std::vector<std::uint64_t> filter_;  // bits; pairs without theirs have no merge
-  std::vector<TokenId> tokens_;        // by rank; only filled for Stale::JudgedByToken
+  bool repeated_ = false;
+  std::vector<TokenId> tokens_;  // by rank; only filled for Stale::JudgedByToken
 };
 
 }  // namespace fairlead::tokenizer

@@ -4,6 +4,8 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <numeric>
+#include <string>
 #include <utility>
 
 namespace fairlead::tokenizer {
@@ -108,7 +110,9 @@ TokenTrie::Match TokenTrie::longest(std::string_view text) const {
 class TokenTrie::Builder {
  public:
   Builder(TokenTrie& trie, const Vocabulary& vocabulary, std::span<const TokenId> tokens)
-      : trie_(trie), vocabulary_(vocabulary), tokens_(sorted(vocabulary, tokens)) {}
+      : trie_(trie) {
+    sort(vocabulary, tokens);
+  }
 
   // False when there are too many nodes.
   bool run() {
@@ -134,6 +138,11 @@ class TokenTrie::Builder {
   }
 
  private:
+  struct Token {
+    std::uint32_t offset;  // of its bytes in text_
+    std::uint32_t length;
+    TokenId id;
+  };
   // Tokens with the same units up to `depth`, the number of their bytes, of which `unit` is the
   // last.
   struct Part {
@@ -150,31 +159,47 @@ class TokenTrie::Builder {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   static constexpr std::size_t kMaxNodes = std::size_t{1} << 24;
 
-  static std::vector<TokenId> sorted(const Vocabulary& vocabulary,
-                                     std::span<const TokenId> tokens) {
+  // The tokens in the order of their bytes, which are copied in that order.
+  void sort(const Vocabulary& vocabulary, std::span<const TokenId> tokens) {
     struct Key {
       std::uint64_t first;  // eight bytes; the rest is rarely needed
       TokenId id;
     };
-    std::vector<Key> keys;
-    keys.reserve(tokens.size());
-    for (const TokenId id : tokens) {
+    const auto first_bytes = [&](TokenId id) {
       const std::string_view bytes = vocabulary.bytes(id);
       std::uint64_t first = 0;
       std::memcpy(&first, bytes.data(), std::min(bytes.size(), sizeof first));
-      keys.push_back(
-          {std::endian::native == std::endian::little ? __builtin_bswap64(first) : first, id});
+      return std::endian::native == std::endian::little ? __builtin_bswap64(first) : first;
+    };
+    // By the first two bytes, then each of these groups.
+    std::vector<std::uint32_t> ends(1U << 16);
+    std::size_t size = 0;
+    for (const TokenId id : tokens) {
+      ++ends[first_bytes(id) >> 48];
+      size += vocabulary.bytes(id).size();
     }
-    std::ranges::sort(keys, [&](const Key& a, const Key& b) {
-      return a.first != b.first ? a.first < b.first
-                                : vocabulary.bytes(a.id) < vocabulary.bytes(b.id);
-    });
-    std::vector<TokenId> ids;
-    ids.reserve(keys.size());
+    std::partial_sum(ends.begin(), ends.end(), ends.begin());
+    std::vector<Key> keys(tokens.size());
+    for (const TokenId id : tokens) {
+      const std::uint64_t first = first_bytes(id);
+      keys[--ends[first >> 48]] = {first, id};
+    }
+    for (std::size_t i = 0; i < ends.size(); ++i) {  // which have become beginnings
+      const std::size_t end = i + 1 < ends.size() ? ends[i + 1] : keys.size();
+      std::sort(keys.begin() + ends[i], keys.begin() + static_cast<std::ptrdiff_t>(end),
+                [&](const Key& a, const Key& b) {
+                  return a.first != b.first ? a.first < b.first
+                                            : vocabulary.bytes(a.id) < vocabulary.bytes(b.id);
+                });
+    }
+    text_.reserve(size);
+    tokens_.reserve(keys.size());
     for (const Key& key : keys) {
-      ids.push_back(key.id);
+      const std::string_view bytes = vocabulary.bytes(key.id);
+      tokens_.push_back({static_cast<std::uint32_t>(text_.size()),
+                         static_cast<std::uint32_t>(bytes.size()), key.id});
+      text_ += bytes;
     }
-    return ids;
   }
 
   // Divides the tokens that are longer than `part` is deep by their next unit, into parts_.
@@ -182,11 +207,12 @@ class TokenTrie::Builder {
     parts_.clear();
     bool broken = false;
     for (std::uint32_t i = part.begin; i != part.end; ++i) {
-      const std::string_view rest = vocabulary_.bytes(tokens_[i]).substr(part.depth);
-      if (rest.empty()) {
+      const Token& token = tokens_[i];
+      if (token.length == part.depth) {
         continue;
       }
-      const Unit unit = unit_at(rest.data(), rest.size());
+      const Unit unit =
+          unit_at(text_.data() + token.offset + part.depth, token.length - part.depth);
       if (parts_.empty() || parts_.back().unit != unit.code) {
         parts_.push_back({unit.code, part.depth + unit.bytes, i, i});
         broken = broken || unit.code >= kBytes;
@@ -213,7 +239,7 @@ class TokenTrie::Builder {
         part.begin = static_cast<std::uint32_t>(tokens_.size());
         for (; i != next; ++i) {
           for (std::uint32_t at = parts_[i].begin; at != parts_[i].end; ++at) {
-            tokens_.push_back(tokens_[at]);
+            tokens_.push_back(Token(tokens_[at]));
           }
         }
         part.end = static_cast<std::uint32_t>(tokens_.size());
@@ -252,10 +278,10 @@ class TokenTrie::Builder {
       node.length = from->length;
     }
     // Of the tokens of a part the shortest is the first.
-    const TokenId first = tokens_[task.part.begin];
-    if (vocabulary_.bytes(first).size() == task.part.depth) {
-      trie_.shorter_[first] = node.length != 0 ? node.token : kNoToken;
-      node.token = first;
+    const Token& first = tokens_[task.part.begin];
+    if (first.length == task.part.depth) {
+      trie_.shorter_[first.id] = node.length != 0 ? node.token : kNoToken;
+      node.token = first.id;
       node.length = std::min(task.part.depth, kLong) & kLong;
     }
   }
@@ -287,8 +313,8 @@ class TokenTrie::Builder {
   }
 
   TokenTrie& trie_;
-  const Vocabulary& vocabulary_;
-  std::vector<TokenId> tokens_;
+  std::string text_;
+  std::vector<Token> tokens_;
   std::vector<Part> parts_;
   std::vector<Task> tasks_;
 };

@@ -10,9 +10,6 @@
 
 namespace fairlead::tokenizer {
 
-/// Stands for "no token" where a plain id is stored.
-inline constexpr TokenId kNoToken = ~TokenId{0};
-
 /// Finds the longest token that begins a text. A step of the trie is a character of up to three
 /// bytes; bytes of none, and those of a token that ends inside one, are steps of their own.
 /// Immutable, shared by all threads.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -135,7 +136,14 @@ Result<> Vocabulary::define(TokenId id, std::uint32_t offset, std::size_t length
 
 Result<> Vocabulary::finish() {
   slots_.assign(std::bit_ceil(std::max<std::size_t>(pending_.size() * 3 / 2, 16)), {});
-  for (const Pending& entry : pending_) {
+  tokens_.reserve(pending_.size());
+  for (std::size_t i = 0; i < pending_.size(); ++i) {
+    constexpr std::size_t kAhead = 16;
+    const Pending& ahead = pending_[std::min(i + kAhead, pending_.size() - 1)];
+    __builtin_prefetch(
+        &slots_[token_slot(token_key(std::string_view(text_).substr(ahead.offset, ahead.length)),
+                           ahead.length, slots_.size() - 1)]);
+    const Pending& entry = pending_[i];
     const std::string_view bytes = std::string_view(text_).substr(entry.offset, entry.length);
     if (!entry.byte_level) {
       other_spellings_[std::string(bytes)] = {entry.id, entry.offset};
@@ -181,6 +189,33 @@ std::optional<TokenId> Vocabulary::find_bytes(std::string_view bytes) const {
   }
   const Slot& slot = slots_[probe(bytes, token_key(bytes))];
   return slot.length == 0 ? std::nullopt : std::optional<TokenId>(slot.id);
+}
+
+void Vocabulary::find_bytes(std::span<const std::string_view> several,
+                            std::span<TokenId> ids) const {
+  constexpr std::size_t kTogether = 32;
+  std::array<std::uint64_t, kTogether> keys;  // NOLINT: filled below
+  const std::size_t mask = slots_.size() - 1;
+  for (std::size_t from = 0; from < several.size(); from += kTogether) {
+    const auto some = several.subspan(from, std::min(kTogether, several.size() - from));
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      keys[i] = token_key(some[i]);
+      __builtin_prefetch(&slots_[token_slot(keys[i], some[i].size(), mask)]);
+    }
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      if (some[i].size() > 8) {  // its bytes are compared
+        __builtin_prefetch(text_.data() + slots_[token_slot(keys[i], some[i].size(), mask)].offset);
+      }
+    }
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      if (some[i].empty() || some[i].size() > kMaxSlotBytes) {
+        ids[from + i] = find_bytes(some[i]).value_or(kNoToken);
+        continue;
+      }
+      const Slot& slot = slots_[probe(some[i], keys[i])];
+      ids[from + i] = slot.length != 0 ? slot.id : kNoToken;
+    }
+  }
 }
 
 std::optional<TokenId> Vocabulary::find_spelling(std::string_view spelling) const {

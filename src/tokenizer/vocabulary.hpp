@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -14,6 +15,9 @@ namespace fairlead::tokenizer {
 
 /// Largest id accepted; tables are indexed by id.
 inline constexpr TokenId kMaxTokenId = (1u << 22) - 1;
+
+/// Stands for "no token" where a plain id is stored.
+inline constexpr TokenId kNoToken = ~TokenId{0};
 
 /// Mixes bytes into 64 bits; for tables inside the process only.
 std::uint64_t hash_bytes(const char* data, std::size_t size);
@@ -45,6 +49,9 @@ class Vocabulary {
       __builtin_prefetch(&slots_[token_slot(token_key(bytes), bytes.size(), slots_.size() - 1)]);
     }
   }
+  /// The same for several, `kNoToken` for those that are no tokens. Looking up a few dozen at once
+  /// takes less time than one after the other, since the memory they lie in is fetched together.
+  void find_bytes(std::span<const std::string_view> several, std::span<TokenId> ids) const;
   /// The id of the token spelled like this in the model file.
   std::optional<TokenId> find_spelling(std::string_view spelling) const;
   /// The token's bytes; empty when the id is unknown.
