@@ -253,8 +253,8 @@ Value float_ratio(Runtime& runtime, double number) {
   for (; numerator != 0 && numerator % 2 == 0; numerator /= 2) {
     ++shift;
   }
-  const Value power = arithmetic(runtime, Arithmetic::Power, Value::integer(2),
-                                 Value::integer(numerator == 0 ? 0 : std::abs(shift)));
+  Value power = arithmetic(runtime, Arithmetic::Power, Value::integer(2),
+                           Value::integer(numerator == 0 ? 0 : std::abs(shift)));
   if (power.is_missing()) {
     return power;
   }

@@ -239,7 +239,8 @@ class TokenTrie::Builder {
         part.begin = static_cast<std::uint32_t>(tokens_.size());
         for (; i != next; ++i) {
           for (std::uint32_t at = parts_[i].begin; at != parts_[i].end; ++at) {
-            tokens_.push_back(Token(tokens_[at]));
+            const Token token = tokens_[at];  // which moves as the list grows
+            tokens_.push_back(token);
           }
         }
         part.end = static_cast<std::uint32_t>(tokens_.size());

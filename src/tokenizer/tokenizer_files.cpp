@@ -50,13 +50,13 @@ bool is_tekken(std::string_view text) {
   bool config = false;
   bool vocab = false;
   // What is wrong with the text is told by who reads it.
-  static_cast<void>(
+  [[maybe_unused]] const Result<> read =
       each_member({std::string_view(padded), text.size() + simdjson::SIMDJSON_PADDING},
                   [&](const std::string& key, const JsonText&) {
                     config = config || key == "config";
                     vocab = vocab || key == "vocab";
                     return Result<>();
-                  }));
+                  });
   return config && vocab;
 }
 

@@ -111,7 +111,8 @@ TEST(CharBpe, CuttingEqualsTheWholeText) {
   for (int round = 0; round < 150; ++round) {
     std::vector<std::string> tokens = alphabet;
     std::vector<std::string> merges;
-    const std::uint32_t joined = random() & random();  // a quarter of all pairs, by hash
+    std::uint32_t joined = random();
+    joined &= random();  // a quarter of all pairs, by hash
     for (int i = 0; i < 60; ++i) {
       const std::string left = tokens[random() % tokens.size()];
       const std::string right = tokens[random() % tokens.size()];

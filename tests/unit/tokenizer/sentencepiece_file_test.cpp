@@ -11,7 +11,6 @@ namespace fairlead::tokenizer {
 namespace {
 
 using testing::bytes_field;
-using testing::float_field;
 using testing::number_field;
 using testing::SmallPieces;
 using testing::varint;
@@ -77,11 +76,11 @@ TEST(SentencePieceFile, MalformedProtobufIsAnError) {
   const std::string whole = SmallPieces(SentencePieceKind::Bpe).add("ab", -1).bytes();
   ASSERT_EQ(message_of(whole), "");
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    static_cast<void>(read_sentencepiece_file(whole.substr(0, size)));
+    message_of(whole.substr(0, size));  // whatever it says
     for (const char value : {'\x00', '\x7F', '\xFF'}) {
       std::string broken = whole;
       broken[size] = value;
-      static_cast<void>(read_sentencepiece_file(broken));
+      message_of(broken);
     }
   }
 }
